@@ -1,0 +1,1 @@
+"""hermitcrab: durable sessions, context, compaction and memory for agents."""

@@ -1,0 +1,165 @@
+"""Every exception that hermitcrab raises on purpose.
+
+The tree::
+
+    HermitcrabError
+    ├── ConfigError (ValueError)        config.yaml: an unknown key, a wrong type, a value out of range
+    ├── PluginError                     a plugin that cannot be loaded, or that two distributions claim
+    │   └── HookError                   a gate hook that failed, so that what it guards is refused
+    ├── ContextEngineError              a context engine that is missing or breaks its contract
+    ├── SessionError
+    │   ├── SessionKeyError (ValueError)    text that is not a session key, agent id or session id
+    │   ├── SessionNotFoundError            no such session key
+    │   ├── SessionLockedError              another process held the transcript too long
+    │   └── TranscriptError                 a transcript that cannot be read or written
+    ├── ModelError
+    │   ├── ModelAuthError              the provider refused the credentials
+    │   ├── ModelRateLimitError         too many requests; carries ``retry_after_s``
+    │   ├── ModelOverflowError          the request is larger than the context window
+    │   ├── ModelUnavailableError       no answer, a timeout or a server error
+    │   └── ModelRequestError           the provider calls the request malformed
+    ├── CompactionError                 a compaction that could not be carried out
+    ├── MemoryBackendError              a memory backend that failed
+    └── ToolError                       a tool call that cannot be carried out
+        └── PathRefusedError            a path outside the workspace
+
+A message says what happened, ``where`` names the file, plugin or config path, ``hint`` says what to do next.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+
+__all__ = [
+    "CompactionError",
+    "ConfigError",
+    "ContextEngineError",
+    "HermitcrabError",
+    "HookError",
+    "MemoryBackendError",
+    "ModelAuthError",
+    "ModelError",
+    "ModelOverflowError",
+    "ModelRateLimitError",
+    "ModelRequestError",
+    "ModelUnavailableError",
+    "PathRefusedError",
+    "PluginError",
+    "SessionError",
+    "SessionKeyError",
+    "SessionLockedError",
+    "SessionNotFoundError",
+    "ToolError",
+    "TranscriptError",
+]
+
+
+class HermitcrabError(Exception):
+    """The base of the tree: what happened, where, and what to do next.
+
+    :param message: what happened, one sentence without a final full stop.
+    :param where: the file, plugin or config path concerned.
+    :param hint: what the reader can do about it.
+    """
+
+    def __init__(
+        self, message: str, *, where: str | PathLike[str] | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = None if where is None else str(where)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = self.message if self.where is None else f"{self.where}: {self.message}"
+        return text if self.hint is None else f"{text}. {self.hint}"
+
+
+class ConfigError(HermitcrabError, ValueError):
+    """config.yaml has an unknown key, a wrong type or a value out of range."""
+
+
+class PluginError(HermitcrabError):
+    """A plugin cannot be loaded, validated or registered."""
+
+
+class HookError(PluginError):
+    """A gate hook failed or ran out of time, so what it guards is refused."""
+
+
+class ContextEngineError(HermitcrabError):
+    """A context engine is missing, broken or breaks its contract."""
+
+
+class SessionError(HermitcrabError):
+    """The base of everything that goes wrong with a session."""
+
+
+class SessionKeyError(SessionError, ValueError):
+    """A text is not a valid session key, agent id or session id."""
+
+
+class SessionNotFoundError(SessionError, LookupError):
+    """There is no session under this key."""
+
+
+class SessionLockedError(SessionError, TimeoutError):
+    """Another process held the transcript longer than we were willing to wait."""
+
+
+class TranscriptError(SessionError):
+    """A transcript cannot be read or written."""
+
+
+class ModelError(HermitcrabError):
+    """The base of everything that a chat model can fail with."""
+
+
+class ModelAuthError(ModelError):
+    """The provider refused the credentials."""
+
+
+class ModelRateLimitError(ModelError):
+    """The provider asks for fewer requests.
+
+    :param retry_after_s: seconds that the provider asked us to wait, where it said so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | PathLike[str] | None = None,
+        hint: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.retry_after_s = retry_after_s
+
+
+class ModelOverflowError(ModelError):
+    """The request is larger than the model's context window."""
+
+
+class ModelUnavailableError(ModelError):
+    """No answer from the provider: a timeout, a broken connection or a server error."""
+
+
+class ModelRequestError(ModelError):
+    """The provider calls the request malformed."""
+
+
+class CompactionError(HermitcrabError):
+    """A compaction could not be carried out; the history is untouched."""
+
+
+class MemoryBackendError(HermitcrabError):
+    """A memory backend failed."""
+
+
+class ToolError(HermitcrabError):
+    """A tool call cannot be carried out; the text goes back to the model."""
+
+
+class PathRefusedError(ToolError):
+    """A path leads outside the workspace."""

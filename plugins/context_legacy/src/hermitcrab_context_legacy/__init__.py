@@ -1,0 +1,1 @@
+"""The default context engine of hermitcrab, which passes messages through."""

@@ -1,0 +1,1 @@
+"""The default memory of hermitcrab, Markdown files behind a SQLite index."""
