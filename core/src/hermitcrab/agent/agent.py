@@ -1,0 +1,190 @@
+"""What belongs to one agent: its folders, its sessions, its memory and its tools (design 5, 7)."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from hermitcrab.agent.clock import Clock
+from hermitcrab.agent.tools import MemoryToolSettings, Tool, builtin_tools
+from hermitcrab.config import AgentSettings, Config, agent_settings, default_agent_id
+from hermitcrab.errors import HermitcrabError
+from hermitcrab.memory.contract import MemoryBackend, MemoryContext
+from hermitcrab.plugins.host import PluginHost
+from hermitcrab.sessions.entries import SessionEntries
+from hermitcrab.sessions.log import Sessions
+from hermitcrab.sessions.transcript import JsonlTranscriptStore
+
+logger = logging.getLogger("hermitcrab.agent")
+
+
+class Agent:
+    """One agent of a host."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        *,
+        workspace: Path,
+        folder: Path,
+        sessions: Sessions,
+        memory: MemoryBackend | None,
+        memory_failure: str | None,
+        tools: list[Tool],
+    ) -> None:
+        self.settings = settings
+        self.workspace = workspace
+        self.folder = folder
+        self.sessions = sessions
+        self.memory = memory
+        self.memory_failure = memory_failure
+        self.tools = tools
+
+    @property
+    def agent_id(self) -> str:
+        return self.settings.agent_id
+
+    async def close(self) -> None:
+        """Close the sessions and the memory backend."""
+        await self.sessions.close()
+        if self.memory is not None:
+            await self.memory.close()
+
+
+def workspace_of(config: Config, agent_id: str, home: Path) -> Path:
+    """The workspace of an agent; no two agents share one unless config says so for each of them."""
+    own = next((entry.workspace for entry in config.agents.list if entry.id == agent_id), None)
+    shared = config.agents.defaults.workspace
+    is_default = agent_id == default_agent_id(config)
+    if own is not None:
+        return home / Path(own).expanduser()
+    if shared is not None:
+        base = home / Path(shared).expanduser()
+        return base if is_default else base.with_name(f"{base.name}-{agent_id}")
+    return home / ("workspace" if agent_id == "main" else f"workspace-{agent_id}")
+
+
+async def make_agent(
+    agent_id: str, *, config: Config, home: Path, clock: Clock, plugins: PluginHost
+) -> Agent:
+    """Make an agent's folders and parts. A memory backend that cannot be made is reported, not fatal.
+
+    :raises HermitcrabError: if its folders cannot be created.
+    """
+    settings = agent_settings(config, agent_id)
+    workspace = workspace_of(config, agent_id, home)
+    folder = home / "agents" / agent_id
+    make_folders(workspace, folder / "sessions")
+    store = JsonlTranscriptStore(
+        folder / "sessions", lock_timeout_ms=config.session.lock_timeout_ms
+    )
+    sessions = Sessions(
+        store=store,
+        entries=SessionEntries(folder / "sessions" / "sessions.sqlite"),
+        clock=clock,
+        cwd=str(workspace),
+        durability=config.session.durability,
+    )
+    memory, failure = await _make_memory(config, settings, workspace, folder, home, plugins)
+    tool_settings = MemoryToolSettings(
+        citations=config.memory.citations,
+        max_results=settings.memory_search.query.max_results,
+    )
+    tools = [*builtin_tools(memory, tool_settings), *_plugin_tools(plugins)]
+    return Agent(
+        settings,
+        workspace=workspace,
+        folder=folder,
+        sessions=sessions,
+        memory=memory,
+        memory_failure=failure,
+        tools=tools,
+    )
+
+
+def make_folders(*folders: Path) -> None:
+    """Create folders that only their owner may read.
+
+    :raises HermitcrabError: if one cannot be created.
+    """
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise HermitcrabError(
+                f"the folder cannot be created: {error.strerror or error}",
+                where=folder,
+                hint="Choose a writable place with --home or HERMITCRAB_HOME.",
+            ) from error
+
+
+async def _make_memory(
+    config: Config,
+    settings: AgentSettings,
+    workspace: Path,
+    folder: Path,
+    home: Path,
+    plugins: PluginHost,
+) -> tuple[MemoryBackend | None, str | None]:
+    slot = config.plugins.slots.memory
+    if slot == "none" or not settings.memory_search.enabled:
+        return None, None
+    factory = plugins.registries.memory_backends.find(slot)
+    if factory is None:
+        return None, (
+            f"memory backend '{slot}' is not registered. Install the distribution that provides it"
+            " (for memory-core: pip install 'hermitcrab[standard]'), or see `hermitcrab plugins doctor`"
+        )
+    context = MemoryContext(
+        agent_id=settings.agent_id,
+        workspace=workspace,
+        home=home,
+        index_path=folder / "memory.sqlite",
+        logger=logging.getLogger("hermitcrab.memory"),
+        config=settings.memory_search,
+        plugin_config=plugins.plugin_config(slot),
+    )
+    try:
+        made = factory(context) if _takes_argument(factory) else factory()
+        backend: MemoryBackend = await made if inspect.isawaitable(made) else made
+    except Exception as error:
+        logger.warning("memory backend '%s' failed to start", slot, exc_info=True)
+        return None, f"memory backend '{slot}' failed to start: {error}"
+    return backend, None
+
+
+def _takes_argument(factory: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters)
+
+
+def _plugin_tools(plugins: PluginHost) -> list[Tool]:
+    registered: Mapping[str, Any] = plugins.registries.tools.values()
+    tools: list[Tool] = []
+    for name, value in registered.items():
+        tool = value if isinstance(value, Tool) else _made(value, name)
+        if tool is not None:
+            tools.append(
+                tool if tool.name == name else evolve(tool, schema=evolve(tool.schema, name=name))
+            )
+    return tools
+
+
+def _made(factory: Callable[[], Any], name: str) -> Tool | None:
+    try:
+        tool = factory()
+    except Exception:
+        logger.warning("tool '%s' could not be made", name, exc_info=True)
+        return None
+    if not isinstance(tool, Tool):
+        logger.warning("tool '%s' is a %s, not a Tool", name, type(tool).__name__)
+        return None
+    return tool

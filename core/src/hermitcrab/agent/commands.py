@@ -1,0 +1,131 @@
+"""Chat commands: ``/compact``, ``/new``, ``/reset``, ``/status``, ``/model``, ``/help``, and those of plugins."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from hermitcrab.agent.session import SessionContext
+from hermitcrab.compaction.outcome import CompactionOutcome
+from hermitcrab.errors import ConfigError
+from hermitcrab.models.resolve import parse_model
+
+if TYPE_CHECKING:
+    from hermitcrab.agent.host import Host
+
+
+@frozen(kw_only=True)
+class CommandCall:
+    """A command as the user gave it; ``arguments`` is the text behind its name."""
+
+    name: str
+    arguments: str
+    session: SessionContext
+    host: Host
+
+
+#: Runs a command and returns what to say to the user.
+CommandRunner = Callable[[CommandCall], "str | Awaitable[str]"]
+
+
+@frozen
+class ChatCommand:
+    """A chat command; ``help`` is one line."""
+
+    name: str
+    help: str
+    run: CommandRunner
+
+
+def parse_command(text: str) -> tuple[str, str] | None:
+    """The name and the arguments of ``/name arguments``, or ``None``."""
+    stripped = text.strip()
+    if not stripped.startswith("/") or stripped.startswith("//"):
+        return None
+    name, _, arguments = stripped[1:].partition(" ")
+    return (name.lower(), arguments.strip()) if name.replace("-", "").isalnum() else None
+
+
+def all_commands(plugin_commands: Mapping[str, Any]) -> dict[str, ChatCommand]:
+    """The commands of the core and of plugins, which cannot replace those of the core."""
+    commands = {command.name: command for command in _BUILTIN}
+    for name, value in plugin_commands.items():
+        command = value if isinstance(value, ChatCommand) else ChatCommand(name, "", value)
+        commands.setdefault(name.lower().lstrip("/"), command)
+    return commands
+
+
+async def run_command(command: ChatCommand, call: CommandCall) -> str:
+    """Run a command of either kind, synchronous or not."""
+    answer = command.run(call)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _compact(call: CommandCall) -> str:
+    outcome = await call.host.compact(call.session.log.key, instructions=call.arguments or None)
+    return describe_compaction(outcome)
+
+
+def describe_compaction(outcome: CompactionOutcome) -> str:
+    """One line about a compaction, for people."""
+    if outcome.compacted:
+        after = outcome.tokens_after or 0
+        how = " (by rules, without a model)" if outcome.mode == "deterministic" else ""
+        return (
+            f"Compacted {outcome.messages_summarized} messages: "
+            f"{outcome.tokens_before:,} → {after:,} tokens{how}."
+        )
+    verb = "skipped" if outcome.status == "not_needed" else outcome.status.replace("_", " ")
+    return f"Compaction {verb}: {outcome.reason or 'no reason given'}."
+
+
+async def _new(call: CommandCall) -> str:
+    key = call.session.log.key
+    await call.host.reset(key, reason=call.name)
+    if call.arguments:
+        reply = await call.host.continue_turn(key, call.arguments)
+        return reply.text
+    return "A new conversation begins. The old one is kept on disk."
+
+
+async def _status(call: CommandCall) -> str:
+    lines = await call.host.describe_session(call.session)
+    return "\n".join(f"{name}: {value}" for name, value in lines.items())
+
+
+async def _model(call: CommandCall) -> str:
+    if not call.arguments:
+        return f"Model: {call.host.model_reference(call.session.log.entry) or 'offline/extractive'}"
+    if call.arguments.lower() in {"default", "reset", "clear", "inherit"}:
+        await call.session.log.update_entry(provider_override=None, model_override=None)
+        return "The configured model answers again."
+    try:
+        spec = parse_model(call.arguments)
+        call.host.check_model(call.arguments)
+    except ConfigError as error:
+        return f"Not changed: {error}"
+    await call.session.log.update_entry(
+        provider_override=spec.provider_id, model_override=spec.name
+    )
+    return f"Model: {spec}"
+
+
+def _help(call: CommandCall) -> str:
+    commands = call.host.commands()
+    width = max(map(len, commands))
+    return "\n".join(
+        f"/{name:<{width}}  {command.help}" for name, command in sorted(commands.items())
+    )
+
+
+_BUILTIN = (
+    ChatCommand("compact", "summarise older messages now; instructions may follow", _compact),
+    ChatCommand("new", "begin a new conversation; a first message may follow", _new),
+    ChatCommand("reset", "the same as /new", _new),
+    ChatCommand("status", "window, engine and memory of this conversation", _status),
+    ChatCommand("model", "show or choose the model: provider/name, or default", _model),
+    ChatCommand("help", "this list", _help),
+)

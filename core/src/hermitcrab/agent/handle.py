@@ -1,0 +1,70 @@
+"""A session in the hands of an agent builder: your own loop around our parts (design 4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermitcrab.agent.session import AssembledContext, SessionContext, prompt_of
+from hermitcrab.messages.types import Message
+
+if TYPE_CHECKING:
+    from hermitcrab.agent.host import Host
+    from hermitcrab.agent.reception import TurnSetup
+
+
+class Session:
+    """One session. Append messages as they happen, assemble before every model call, end the turn.
+
+    Call :meth:`assemble` only at safe points: before a model call, after each complete round of tool calls.
+    """
+
+    def __init__(self, host: Host, context: SessionContext, setup: TurnSetup) -> None:
+        self._host = host
+        self._context = context
+        self._setup = setup
+
+    @classmethod
+    async def start(cls, host: Host, context: SessionContext) -> Session:
+        """A handle that is ready for a turn."""
+        setup = await host.set_up(context)
+        context.begin_turn()
+        return cls(host, context, setup)
+
+    @property
+    def key(self) -> str:
+        return self._context.log.key
+
+    @property
+    def session_id(self) -> str:
+        return self._context.log.session_id
+
+    @property
+    def file(self) -> Path:
+        """The transcript."""
+        return self._context.log.file
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages of the context, the summary of compacted ones first."""
+        return [item.message for item in self._context.log.items()]
+
+    async def append(self, message: Message) -> None:
+        """Append a message to the transcript."""
+        await self._context.append(message)
+
+    async def assemble(self) -> AssembledContext:
+        """What to give to the model: messages, system prompt and sizes. Flushes and compacts where that is due.
+
+        :raises CompactionError: if the context cannot be brought to fit the window.
+        """
+        return await self._context.assemble(
+            system=self._setup.system,
+            tools=self._setup.toolbox.schemas,
+            prompt=prompt_of(self.messages),
+        )
+
+    async def end_turn(self) -> None:
+        """Let the engine take in the turn, sync memory, tell plugins, and make the turn durable."""
+        await self._host.end_turn(self._context)
+        self._context.begin_turn()

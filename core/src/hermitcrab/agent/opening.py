@@ -1,0 +1,171 @@
+"""Opening sessions: the transcript, the engine, and the hooks that tell of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from hermitcrab.agent.agent import Agent
+from hermitcrab.agent.clock import zone_of
+from hermitcrab.agent.session import SessionContext, SessionParts
+from hermitcrab.context import EngineContext
+from hermitcrab.context.contract import has_method
+from hermitcrab.context.resolve import ResolvedEngine, resolve_engine, selected_engine_id
+from hermitcrab.hooks import HookContext, SessionEnd, SessionStart
+from hermitcrab.models.contract import ChatModel
+from hermitcrab.sessions.keys import agent_id_of
+from hermitcrab.sessions.log import SessionLog
+
+if TYPE_CHECKING:
+    from hermitcrab.agent.host import Host
+
+logger = logging.getLogger("hermitcrab.agent")
+
+
+class SessionOpener:
+    """Opens each session once, and keeps it with its engine until the host closes."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._open: dict[str, SessionContext] = {}
+        self._lock = asyncio.Lock()
+
+    async def open(self, key: str) -> SessionContext:
+        """The session under a stored key; a new one is begun where there is none."""
+        async with self._lock:
+            context = self._open.get(key)
+            if context is None:
+                agent = await self._host.agent(agent_id_of(key))
+                log = await agent.sessions.open(key)
+                context = await self._context(agent, log)
+                self._open[key] = context
+                if not log.items():
+                    self._started(context, None)
+            return context
+
+    async def begin(self, key: str) -> SessionContext:
+        """A new session id under ``key``, without the ceremony of a reset."""
+        async with self._lock:
+            agent = await self._host.agent(agent_id_of(key))
+            context = await self._context(agent, await agent.sessions.start_new(key))
+            self._open[key] = context
+            self._started(context, None)
+            return context
+
+    async def start_new(self, key: str, old: SessionContext, reason: str) -> SessionContext:
+        """Begin a new session id under ``key``; tells plugins of the end and the beginning."""
+        async with self._lock:
+            agent = await self._host.agent(agent_id_of(key))
+            log = await agent.sessions.start_new(key)
+            context = await self._context(agent, log)
+            self._open[key] = context
+        duration = int(self._host.clock().timestamp() * 1000) - old.log.entry.session_started_at
+        old.fire_background(
+            SessionEnd(
+                session_id=old.log.session_id,
+                session_key=key,
+                message_count=old.log.entry.message_count,
+                duration_ms=max(0, duration),
+                reason=reason,
+                session_file=str(old.log.file),
+                next_session_id=log.session_id,
+                next_session_key=key,
+            )
+        )
+        self._started(context, old.log.session_id)
+        await old.close()
+        return context
+
+    async def close(self) -> None:
+        """Release all engines."""
+        for context in self._open.values():
+            await context.close()
+        self._open.clear()
+
+    def _started(self, context: SessionContext, resumed_from: str | None) -> None:
+        context.fire_background(
+            SessionStart(
+                session_id=context.log.session_id,
+                session_key=context.log.key,
+                resumed_from=resumed_from,
+            )
+        )
+
+    async def _context(self, agent: Agent, log: SessionLog) -> SessionContext:
+        host = self._host
+        settings = agent.settings
+        engine = await self._engine(agent, log)
+        flush_model = settings.compaction.memory_flush.model
+        summary_model = settings.compaction.model
+        parts = SessionParts(
+            settings=settings,
+            workspace=agent.workspace,
+            flush_lock=agent.folder / "flush.lock",
+            zone=zone_of(settings.user_timezone),
+            counter=host.counter,
+            hooks=host.hooks,
+            history_limit=host.config.session.history_limit,
+            citations=host.config.memory.citations,
+            flush_model=self._model(flush_model),
+            summary_model=self._model(summary_model),
+            memory=agent.memory,
+            on_degraded=host.health.record_engine_used,
+        )
+        return SessionContext(log, engine, parts, self._hook_context(agent, log))
+
+    def _model(self, reference: str | None) -> ChatModel | None:
+        return None if reference is None else self._host.model_for(reference)
+
+    def _hook_context(self, agent: Agent, log: SessionLog) -> HookContext:
+        return self._host.hook_context(
+            agent_id=agent.agent_id,
+            session_key=log.key,
+            session_id=log.session_id,
+            workspace=agent.workspace,
+            memory=agent.memory,
+            trigger="user",
+        )
+
+    async def _engine(self, agent: Agent, log: SessionLog) -> ResolvedEngine:
+        host = self._host
+        slot = host.config.plugins.slots.context_engine
+        context = EngineContext(
+            config=host.config,
+            plugin_config=host.plugins.plugin_config(selected_engine_id(slot)),
+            agent_id=agent.agent_id,
+            workspace=agent.workspace,
+            home=host.home,
+            logger=logging.getLogger("hermitcrab.context"),
+        )
+        resolved = await resolve_engine(
+            host.engines,
+            slot,
+            context,
+            default_context=evolve(context, plugin_config=host.plugins.plugin_config("legacy")),
+            plugin_refusal=self._refusal,
+        )
+        if log.items() and has_method(resolved.engine, "bootstrap"):
+            await self._bootstrap(resolved, log)
+        return resolved
+
+    async def _bootstrap(self, resolved: ResolvedEngine, log: SessionLog) -> None:
+        try:
+            await resolved.engine.bootstrap(
+                session_id=log.session_id, session_key=log.key, session_file=str(log.file)
+            )
+        except Exception as error:
+            logger.warning(
+                "engine %s failed to bootstrap: %s",
+                resolved.engine_id,
+                error,
+                exc_info=True,
+                extra={"session_key": log.key},
+            )
+
+    def _refusal(self, plugin_id: str) -> str | None:
+        """Why a plugin may not run, or ``None``."""
+        record = self._host.plugins.records.get(plugin_id)
+        return record.reason if record is not None and record.status == "disabled" else None

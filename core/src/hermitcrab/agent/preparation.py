@@ -1,0 +1,127 @@
+"""What is decided before the model sees a message: model, prompts, gates, and the hooks around them (design 6)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from hermitcrab.agent.session import SessionContext
+from hermitcrab.errors import HookError
+from hermitcrab.hooks import (
+    AgentTurnPrepare,
+    BeforeAgentRun,
+    BeforeAgentStart,
+    BeforeModelResolve,
+    BeforePromptBuild,
+)
+
+logger = logging.getLogger("hermitcrab.agent")
+
+
+@frozen(kw_only=True)
+class PreparedTurn:
+    """A turn that may run: the system prompt, the user's text with what plugins put around it.
+
+    ``prompt`` is the user's own text; ``tools_allow`` limits optional tools where a plugin asks for it.
+    """
+
+    prompt: str
+    text: str
+    system: str
+    tools_allow: Sequence[str] | None = None
+    degraded: Sequence[str] = ()
+
+
+@frozen(kw_only=True)
+class RefusedTurn:
+    """A gate refused the turn: the model never sees the prompt, ``text`` takes its place in the transcript."""
+
+    text: str
+
+
+@frozen(kw_only=True)
+class ModelWish:
+    """The model that plugins want for this turn, ``provider/name`` or only one of the two."""
+
+    provider: str | None = None
+    model: str | None = None
+
+    def applied_to(self, reference: str | None) -> str | None:
+        """The reference to use in place of the configured one."""
+        if self.model is not None and "/" in self.model and self.provider is None:
+            return self.model
+        provider, _, name = (reference or "").partition("/")
+        provider, name = self.provider or provider, self.model or name
+        return f"{provider}/{name}" if provider and name else reference
+
+
+async def wanted_model(session: SessionContext, prompt: str) -> ModelWish:
+    """Ask plugins which model answers."""
+    choice = await session.fire(BeforeModelResolve(prompt=prompt))
+    if choice is None:
+        return ModelWish()
+    return ModelWish(provider=choice.provider_override, model=choice.model_override)
+
+
+async def prepare_turn(
+    session: SessionContext, prompt: str, system: str
+) -> PreparedTurn | RefusedTurn:
+    """Fire the hooks that shape the prompts, then the gate. Explicit hooks win over the older one (sessions 6.8)."""
+    history = [item.message for item in session.log.items()]
+    older = await session.fire(BeforeAgentStart(prompt=prompt, messages=history))
+    around = await session.fire(AgentTurnPrepare(prompt=prompt, messages=history))
+    built = await session.fire(BeforePromptBuild(prompt=prompt, messages=history))
+    sources = [answer for answer in (built, older) if answer is not None]
+    for answer in sources:
+        if answer.system_prompt is not None:
+            system = answer.system_prompt
+            break
+    system = _joined(
+        *(answer.prepend_system_context for answer in sources),
+        system,
+        *(answer.append_system_context for answer in sources),
+    )
+    framing = [answer for answer in (around, *sources) if answer is not None]
+    text = _joined(
+        *(answer.prepend_context for answer in framing),
+        prompt,
+        *(answer.append_context for answer in framing),
+    )
+    refusal = await _gate(session, prompt, system)
+    if refusal is not None:
+        return RefusedTurn(text=refusal)
+    allowed = [answer.tools_allow for answer in sources if answer.tools_allow is not None]
+    return PreparedTurn(
+        prompt=prompt,
+        text=text,
+        system=system,
+        tools_allow=allowed[0] if allowed else None,
+    )
+
+
+async def _gate(session: SessionContext, prompt: str, system: str) -> str | None:
+    """The text that replaces the user's message if a plugin blocks the run; the reason is never shown."""
+    event = BeforeAgentRun(
+        prompt=prompt,
+        messages=[item.message for item in session.log.items()],
+        system_prompt=system,
+        channel=session.hook_context.channel,
+    )
+    try:
+        decision = await session.fire(event)
+    except HookError as error:
+        logger.warning("%s", error, extra={"session_key": session.log.key})
+        return f"Your message could not be sent: a check failed (blocked by {error.where})"
+    if decision is None or decision.outcome != "block":
+        return None
+    logger.info(
+        "plugin %s blocked a run", decision.decided_by, extra={"session_key": session.log.key}
+    )
+    message = decision.message or "it was refused"
+    return f"Your message could not be sent: {message} (blocked by {decision.decided_by})"
+
+
+def _joined(*texts: str | None) -> str:
+    return "\n\n".join(text for text in texts if text and text.strip())

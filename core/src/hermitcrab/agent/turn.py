@@ -1,0 +1,347 @@
+"""One turn: the user's message, the model and the tools in turn, and the reply (design 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import field, frozen
+
+from hermitcrab.agent.events import Compacted, Emit, Flushed, Reply
+from hermitcrab.agent.preparation import PreparedTurn
+from hermitcrab.agent.session import AssembledContext, SessionContext
+from hermitcrab.agent.toolbox import Toolbox, run_call
+from hermitcrab.compaction.outcome import CompactionOutcome
+from hermitcrab.errors import ModelError, ModelOverflowError, ModelUnavailableError
+from hermitcrab.hooks import (
+    AgentEnd,
+    BeforeAgentFinalize,
+    LlmInput,
+    LlmOutput,
+    ModelCallEnded,
+    ModelCallStarted,
+)
+from hermitcrab.memory.flush import FlushOutcome
+from hermitcrab.memory.silent import is_silent, strip_silent
+from hermitcrab.messages.build import assistant, user
+from hermitcrab.messages.pairing import is_broken
+from hermitcrab.messages.text import text_of, tool_calls_of
+from hermitcrab.messages.types import Message
+from hermitcrab.models.contract import ChatReply, ChatRequest, TextDelta, TokenUsage
+
+logger = logging.getLogger("hermitcrab.agent")
+
+#: Compactions because the provider called a request too large, for one turn (context 6.5).
+OVERFLOW_ATTEMPTS = 3
+#: How often plugins may send the model back to revise its answer.
+REVISIONS = 3
+
+
+@frozen(kw_only=True)
+class TurnObserver:
+    """Told of what a turn does besides its events; used to measure."""
+
+    on_request: Callable[[AssembledContext], None] = field(default=lambda context: None)
+
+
+class Turn:
+    """Runs one turn of a session. One instance, one turn."""
+
+    def __init__(
+        self,
+        session: SessionContext,
+        prepared: PreparedTurn,
+        toolbox: Toolbox,
+        *,
+        max_rounds: int,
+        emit: Emit = lambda event: None,
+        observer: TurnObserver | None = None,
+    ) -> None:
+        self.session = session
+        self.prepared = prepared
+        self.toolbox = toolbox
+        self.run_id = uuid.uuid4().hex
+        self._max_rounds = max_rounds
+        self._emit = emit
+        self._asked = False
+        self._observer = observer or TurnObserver()
+        self._usage = TokenUsage()
+        self._compactions: list[CompactionOutcome] = []
+        self._flushes: list[FlushOutcome] = []
+        self._texts: list[str] = []
+        self._overflows = 0
+        self._revisions = 0
+
+    async def run(self, message: Message | None) -> Reply:
+        """Append the user's message, if there is one, and answer.
+
+        :raises ModelError: if the model fails; the turn so far stays in the transcript.
+        """
+        started = time.monotonic()
+        error: str | None = None
+        self.session.begin_turn()
+        try:
+            if message is not None:
+                await self.session.append(message)
+            await self._rounds()
+        except asyncio.CancelledError:
+            error = "cancelled"
+            raise
+        except Exception as failure:
+            error = str(failure)
+            raise
+        finally:
+            await self._finish(error, round((time.monotonic() - started) * 1000))
+        return self._reply()
+
+    async def _rounds(self) -> None:
+        for _ in range(self._max_rounds):
+            answer = await self._answer()
+            if answer is None:
+                return
+            await self._run_tools(answer)
+            if not await self._goes_on(answer):
+                return
+        note = f"[Stopped after {self._max_rounds} rounds of tool calls.]"
+        await self._append_answer(assistant(note, model=self.session.model.id))
+        self._emit(TextDelta(note))
+
+    async def _answer(self) -> Message | None:
+        """One answer of the model, appended; compacts and asks again if the provider finds the request too large.
+
+        ``None`` ends the turn without an answer.
+        """
+        while True:
+            context = await self.session.assemble(
+                system=self.prepared.system,
+                tools=self.toolbox.schemas,
+                prompt=self.prepared.prompt,
+            )
+            self._tell(context.flushes, context.compactions)
+            self._observer.on_request(context)
+            if not self._asked:
+                self._asked = True
+                self._fire_input(context)
+            try:
+                return await self._call(context)
+            except ModelOverflowError:
+                self._overflows += 1
+                if self._overflows > OVERFLOW_ATTEMPTS:
+                    raise
+            await self._recover()
+
+    async def _recover(self) -> None:
+        """Compact because the provider refused the request; the user's message is in the transcript already (C14)."""
+        budget = self.session.budget(self.prepared.system, self.toolbox.schemas)
+        flushes = await self.session.flush(budget)
+        outcome = await self.session.compact(budget, trigger="overflow", must_fit=True)
+        self._tell(flushes, [outcome])
+        if not outcome.compacted:
+            raise ModelOverflowError(
+                f"the provider finds the request too large and nothing more can be compacted: {outcome.reason}",
+                where=self.session.model.id,
+                hint="Start afresh with /new, or use a model with a larger context window.",
+            )
+
+    def _tell(
+        self, flushes: Sequence[FlushOutcome], compactions: Sequence[CompactionOutcome]
+    ) -> None:
+        for flush in flushes:
+            self._flushes.append(flush)
+            self._emit(Flushed(flush))
+        for compaction in compactions:
+            self._compactions.append(compaction)
+            self._emit(Compacted(compaction))
+
+    async def _call(self, context: AssembledContext) -> Message:
+        request = ChatRequest(
+            messages=context.messages, system=context.system, tools=self.toolbox.schemas
+        )
+        report = _CallReport(self.session, self.run_id, context.window)
+        pieces: list[str] = []
+        try:
+            reply = await self._stream(request, pieces)
+        except ModelOverflowError as error:
+            report.ended(error)
+            raise
+        except ModelError as error:
+            report.ended(error)
+            await self._append_broken("".join(pieces), "error", str(error))
+            raise
+        except asyncio.CancelledError as error:
+            report.ended(error)
+            await self._append_broken("".join(pieces), "aborted", "cancelled")
+            raise
+        report.ended()
+        self._usage += reply.usage
+        await self._append_answer(reply.message)
+        return reply.message
+
+    async def _stream(self, request: ChatRequest, pieces: list[str]) -> ChatReply:
+        reply: ChatReply | None = None
+        events = self.session.model.stream(request)
+        try:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    pieces.append(event.text)
+                    self._emit(event)
+                else:
+                    reply = event
+        finally:
+            # An abandoned generator would keep its connection until it is collected.
+            close = getattr(events, "aclose", None)
+            if close is not None:
+                await close()
+        if reply is None:
+            raise ModelUnavailableError(
+                "the model's stream ended without a reply", where=self.session.model.id
+            )
+        return reply
+
+    async def _append_answer(self, message: Message) -> None:
+        await self.session.append(message)
+        text = text_of(message)
+        if text.strip():
+            self._texts.append(text)
+
+    async def _append_broken(self, text: str, stop_reason: str, reason: str) -> None:
+        message = assistant(text, stop_reason=stop_reason, model=self.session.model.id)
+        message["errorMessage"] = reason
+        await self.session.append(message)
+
+    async def _run_tools(self, answer: Message) -> None:
+        if is_broken(answer):
+            return
+        for call in tool_calls_of(answer):
+            await run_call(self.session, self.toolbox, call, run_id=self.run_id, emit=self._emit)
+
+    async def _goes_on(self, answer: Message) -> bool:
+        """Whether the model is asked again: after tool calls, or because a plugin wants a revision."""
+        if is_broken(answer):
+            return False
+        if tool_calls_of(answer):
+            return True
+        decision = await self.session.fire(
+            BeforeAgentFinalize(
+                run_id=self.run_id,
+                session_id=self.session.log.session_id,
+                session_key=self.session.log.key,
+                provider=self.session.model.id.partition("/")[0],
+                model=self.session.model.id.partition("/")[2],
+                transcript_path=str(self.session.log.file),
+                stop_hook_active=self._revisions > 0,
+                last_assistant_message=text_of(answer),
+                messages=self.session.new_messages,
+            )
+        )
+        if decision is None or decision.action != "revise" or not decision.retry_instruction:
+            return False
+        most = min(decision.max_attempts or REVISIONS, REVISIONS)
+        if self._revisions >= most:
+            return False
+        self._revisions += 1
+        instruction = user(decision.retry_instruction)
+        instruction["provenance"] = {"kind": "internal_system"}
+        await self.session.append(instruction)
+        return True
+
+    def _fire_input(self, context: AssembledContext) -> None:
+        provider, _, model = self.session.model.id.partition("/")
+        self.session.fire_background(
+            LlmInput(
+                run_id=self.run_id,
+                session_id=self.session.log.session_id,
+                provider=provider,
+                model=model,
+                prompt=self.prepared.prompt,
+                system_prompt=context.system,
+                history_messages=context.messages,
+                tools=self.toolbox.schemas,
+            )
+        )
+
+    async def _finish(self, error: str | None, duration_ms: int) -> None:
+        messages = self.session.new_messages
+        provider, _, model = self.session.model.id.partition("/")
+        await self.session.end_turn()
+        self.session.fire_background(
+            AgentEnd(
+                messages=messages,
+                success=error is None,
+                error=error,
+                duration_ms=duration_ms,
+                run_id=self.run_id,
+            )
+        )
+        answers = [message for message in messages if message.get("role") == "assistant"]
+        self.session.fire_background(
+            LlmOutput(
+                run_id=self.run_id,
+                session_id=self.session.log.session_id,
+                provider=provider,
+                model=model,
+                assistant_texts=[text for text in map(text_of, answers) if text],
+                last_assistant=answers[-1] if answers else None,
+                usage=self._usage,
+            )
+        )
+
+    def _reply(self) -> Reply:
+        text = self._texts[-1] if self._texts else ""
+        degraded = self.session.engine.degradation()
+        return Reply(
+            text=strip_silent(text),
+            session_key=self.session.log.key,
+            session_id=self.session.log.session_id,
+            engine=self.session.engine.engine_id if degraded is None else "legacy",
+            usage=self._usage,
+            degraded=_sentences(degraded, self.prepared.degraded),
+            messages=self.session.new_messages,
+            compactions=tuple(self._compactions),
+            flushes=tuple(self._flushes),
+            silent=bool(text) and is_silent(text),
+        )
+
+
+def _sentences(degraded: Any, others: Sequence[str]) -> tuple[str, ...]:
+    own = () if degraded is None else (f"{degraded.reason}. {degraded.hint}",)
+    return (*own, *others)
+
+
+class _CallReport:
+    """Tells plugins that a model call begins and ends; never its content."""
+
+    def __init__(self, session: SessionContext, run_id: str, window: int) -> None:
+        self._session = session
+        self._started = time.monotonic()
+        provider, _, model = session.model.id.partition("/")
+        self._fields: dict[str, Any] = {
+            "run_id": run_id,
+            "call_id": uuid.uuid4().hex,
+            "session_key": session.log.key,
+            "session_id": session.log.session_id,
+            "provider": provider,
+            "model": model,
+            "context_token_budget": window,
+        }
+        self._open = True
+        session.fire_background(ModelCallStarted(**self._fields))
+
+    def ended(self, error: BaseException | None = None) -> None:
+        if not self._open:
+            return
+        self._open = False
+        aborted = isinstance(error, asyncio.CancelledError)
+        self._session.fire_background(
+            ModelCallEnded(
+                **self._fields,
+                outcome="completed" if error is None else "error",
+                duration_ms=round((time.monotonic() - self._started) * 1000),
+                error_category=None if error is None else type(error).__name__,
+                failure_kind="aborted" if aborted else None,
+            )
+        )

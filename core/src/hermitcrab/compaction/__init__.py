@@ -1,0 +1,1 @@
+"""Compaction: budgets, planning, summaries, and the runtime that engines delegate to."""

@@ -1,0 +1,121 @@
+"""Deciding what a compaction summarises and what it keeps (context 4.11, design 7). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from hermitcrab.compaction.budget import Budget
+from hermitcrab.messages.pairing import group_messages
+from hermitcrab.messages.text import text_of
+from hermitcrab.messages.types import Message
+from hermitcrab.sessions.context import ContextItem
+
+#: The roles that start a turn.
+_TURN_STARTS = frozenset({"user", "bashExecution", "custom"})
+
+Measure = Callable[[Sequence[Message]], int]
+
+
+@frozen(kw_only=True)
+class CompactionPlan:
+    """What to summarise and where the kept part begins.
+
+    ``history`` are whole turns; ``turn_prefix`` is the beginning of a turn that the cut splits. Sizes are tokens of
+    the view.
+    """
+
+    history: tuple[ContextItem, ...]
+    turn_prefix: tuple[ContextItem, ...]
+    kept: tuple[ContextItem, ...]
+    tokens_before: int
+
+    @property
+    def summarised(self) -> tuple[ContextItem, ...]:
+        return self.history + self.turn_prefix
+
+    @property
+    def first_kept_entry_id(self) -> str:
+        return self.kept[0].entry_id
+
+    @property
+    def messages(self) -> list[Message]:
+        return [item.message for item in self.summarised]
+
+
+@frozen
+class NothingToCompact:
+    """A benign outcome: there is nothing that a compaction could take away."""
+
+    reason: str
+    tokens_before: int
+
+
+def plan_compaction(
+    items: Sequence[ContextItem],
+    budget: Budget,
+    measure: Measure,
+    *,
+    keep_recent: int | None = None,
+    unseen_from: int | None = None,
+) -> CompactionPlan | NothingToCompact:
+    """Choose the cut.
+
+    From the end, whole groups are kept until ``keep_recent`` tokens are reached, as long as they take at most half of
+    the usable window; the last group always stays.
+
+    :param items: the context, the previous summary first where there is one.
+    :param measure: tokens that messages take in the view.
+    :param keep_recent: tokens to keep; the default is the budget's.
+    :param unseen_from: index of the first item that this cycle's flush has not seen: the cut never lies behind it.
+    """
+    tokens_before = measure([item.message for item in items])
+    offset = 1 if items and items[0].is_summary else 0
+    body = items[offset:]
+    groups = group_messages([item.message for item in body])
+    if len(groups) < 2:
+        return NothingToCompact("the conversation is too short to compact", tokens_before)
+    sizes = [measure([body[index].message for index in group]) for group in groups]
+    wanted = budget.keep_recent if keep_recent is None else keep_recent
+    cut = _first_kept_group(sizes, wanted, budget.group)
+    start = min(groups[cut])
+    if unseen_from is not None:
+        start = min(start, max(0, unseen_from - offset))
+        start = max((min(group) for group in groups if min(group) <= start), default=0)
+    if start == 0:
+        return NothingToCompact("everything is recent or not yet flushed", tokens_before)
+    return _plan(body, start, tokens_before)
+
+
+def _first_kept_group(sizes: Sequence[int], wanted: int, most: int) -> int:
+    cut = len(sizes) - 1
+    total = sizes[cut]
+    while cut > 0 and total < wanted and total + sizes[cut - 1] <= most:
+        cut -= 1
+        total += sizes[cut]
+    return cut
+
+
+def _plan(body: Sequence[ContextItem], start: int, tokens_before: int) -> CompactionPlan:
+    turn_start = start
+    if body[start].message.get("role") not in _TURN_STARTS:
+        turn_start = next(
+            (i for i in range(start - 1, -1, -1) if body[i].message.get("role") in _TURN_STARTS), 0
+        )
+    return CompactionPlan(
+        history=tuple(body[:turn_start]),
+        turn_prefix=tuple(body[turn_start:start]),
+        kept=tuple(body[start:]),
+        tokens_before=tokens_before,
+    )
+
+
+def latest_ask(messages: Sequence[Message]) -> str | None:
+    """The text of the last user message that has any."""
+    for message in reversed(messages):
+        if message.get("role") == "user":
+            text = text_of(message).strip()
+            if text:
+                return text
+    return None

@@ -1,0 +1,182 @@
+"""The shape of a stored summary: five headings in order, capped, with every required identifier (context 5.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import frozen
+
+from hermitcrab.compaction.budget import SUMMARY_CHARACTERS
+from hermitcrab.compaction.identifiers import missing_identifiers, redact
+from hermitcrab.messages.tokens import TokenCounter
+
+DECISIONS = "## Decisions"
+OPEN_ITEMS = "## Open TODOs"
+CONSTRAINTS = "## Constraints/Rules"
+ASKS = "## Pending user asks"
+IDENTIFIERS = "## Exact identifiers"
+HEADINGS = (DECISIONS, OPEN_ITEMS, CONSTRAINTS, ASKS, IDENTIFIERS)
+#: What stands under a heading that has nothing to say.
+NOTHING = "None."
+NO_IDENTIFIERS = "None captured."
+#: What stands at the end of a summary that had to be cut.
+TRUNCATED = "[Compaction summary truncated to fit budget]"
+#: Longest part of the latest request that a summary repeats, in characters.
+ASK_CHARACTERS = 600
+
+
+@frozen
+class SummaryLimits:
+    """How large a stored summary may be, whatever it holds."""
+
+    tokens: int
+    characters: int = SUMMARY_CHARACTERS
+
+
+def split_sections(text: str) -> dict[str, str]:
+    """The text under each of the five headings that is there; repeated headings are joined."""
+    sections: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in text.splitlines():
+        if line.strip() in HEADINGS:
+            current = sections.setdefault(line.strip(), [])
+        elif current is not None:
+            current.append(line)
+    return {heading: "\n".join(lines).strip() for heading, lines in sections.items()}
+
+
+def has_all_headings(text: str) -> bool:
+    """Whether all five headings stand in ``text``, each once and in order."""
+    return [line.strip() for line in text.splitlines() if line.strip() in HEADINGS] == list(
+        HEADINGS
+    )
+
+
+def with_headings(text: str) -> dict[str, str]:
+    """All five sections of a model's answer; what stands outside of them is kept under the first."""
+    sections = split_sections(text)
+    first = re.search(
+        "|".join(f"^[ \t]*{re.escape(heading)}[ \t]*$" for heading in HEADINGS), text, re.M
+    )
+    outside = (text if first is None else text[: first.start()]).strip()
+    if outside:
+        sections[DECISIONS] = f"{outside}\n{sections.get(DECISIONS, '')}".strip()
+    empty = dict.fromkeys(HEADINGS, NOTHING) | {IDENTIFIERS: NO_IDENTIFIERS}
+    return {heading: sections.get(heading) or empty[heading] for heading in HEADINGS}
+
+
+def render(sections: Mapping[str, str], tail: str = "") -> str:
+    """The summary as it is stored; ``tail`` follows the last section."""
+    body = "\n\n".join(f"{heading}\n{sections[heading]}" for heading in HEADINGS)
+    return f"{body}\n\n{tail}" if tail else body
+
+
+def finish_summary(
+    sections: Mapping[str, str],
+    *,
+    required: Sequence[str],
+    latest_ask: str | None,
+    tail: str,
+    limits: SummaryLimits,
+    counter: TokenCounter,
+    keep_credentials: bool,
+) -> str:
+    """The final text: credentials out, the latest ask and all required identifiers in, and within the limits.
+
+    What has to give way is cut in this order: the tail, then the longest of the other sections from its end.
+    """
+    clean: Callable[[str], str] = (lambda text: text) if keep_credentials else redact
+    parts = {heading: clean(text) for heading, text in sections.items()}
+    parts[ASKS] = _with_ask(parts[ASKS], clean(latest_ask) if latest_ask else None)
+    parts[IDENTIFIERS] = _with_identifiers(parts[IDENTIFIERS], render(parts), required)
+    text = render(parts, clean(tail))
+    if _fits(text, limits, counter):
+        return text
+    parts[IDENTIFIERS] = _with_identifiers(NO_IDENTIFIERS, "", required)
+    for kept_tail in (clean(tail), ""):
+        cut = _cut_to_fit(parts, kept_tail, limits, counter)
+        if cut is not None:
+            return cut
+    return _bare(required)
+
+
+def _with_ask(section: str, ask: str | None) -> str:
+    if ask is None or not ask.strip():
+        return section
+    line = _one_line(ask, ASK_CHARACTERS)
+    if line in section or " ".join(ask.split()) in " ".join(section.split()):
+        return section
+    return f"- {line}" if section == NOTHING else f"- {line}\n{section}"
+
+
+def _with_identifiers(section: str, text: str, required: Sequence[str]) -> str:
+    missing = missing_identifiers(text, required)
+    if not missing:
+        return section
+    lines = "\n".join(f"- {identifier}" for identifier in missing)
+    return lines if section == NO_IDENTIFIERS else f"{lines}\n{section}"
+
+
+def _one_line(text: str, characters: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= characters else cut_graphemes(line, characters - 1) + "…"
+
+
+def cut_graphemes(text: str, characters: int) -> str:
+    """At most ``characters`` code points of a text, never ending inside a grapheme."""
+    if len(text) <= characters:
+        return text
+    import regex
+
+    end = 0
+    for match in regex.finditer(r"\X", text[: characters + 64]):
+        if match.end() > characters:
+            break
+        end = match.end()
+    return text[:end]
+
+
+def _fits(text: str, limits: SummaryLimits, counter: TokenCounter) -> bool:
+    return len(text) <= limits.characters and counter.text(text) <= limits.tokens
+
+
+def _cut_to_fit(
+    parts: Mapping[str, str], tail: str, limits: SummaryLimits, counter: TokenCounter
+) -> str | None:
+    """Cut the four free sections to one common length, found so that the whole fits; ``None`` if none does."""
+    low, high = 0, max(len(parts[heading]) for heading in HEADINGS[:-1])
+    best: str | None = None
+    while low <= high:
+        middle = (low + high) // 2
+        cut = {heading: _cut_section(parts[heading], middle) for heading in HEADINGS[:-1]}
+        text = render(
+            {**cut, IDENTIFIERS: parts[IDENTIFIERS]}, "\n".join(filter(None, (tail, TRUNCATED)))
+        )
+        if _fits(text, limits, counter):
+            best, low = text, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def _cut_section(text: str, characters: int) -> str:
+    """Whole lines from the start of a section, the newest by convention; at least the start of the first."""
+    if len(text) <= characters:
+        return text
+    kept: list[str] = []
+    left = characters
+    for line in text.splitlines():
+        if len(line) + 1 > left:
+            break
+        kept.append(line)
+        left -= len(line) + 1
+    if not kept and characters > 8:
+        kept.append(cut_graphemes(text.splitlines()[0], characters - 1) + "…")
+    return "\n".join(kept) or "…"
+
+
+def _bare(required: Sequence[str]) -> str:
+    """The smallest summary there is; reached only where the limits leave no room for any sentence."""
+    sections = dict.fromkeys(HEADINGS, NOTHING)
+    return render({**sections, IDENTIFIERS: _with_identifiers(NO_IDENTIFIERS, "", required)})

@@ -1,0 +1,66 @@
+"""What the model sees of a list of messages: empty ones left out, pairs repaired, large groups cut.
+
+Nothing here touches the transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from hermitcrab.compaction.budget import Budget
+from hermitcrab.messages.caps import GroupCapper
+from hermitcrab.messages.pairing import is_empty, repair_pairing
+from hermitcrab.messages.tokens import TokenCounter
+from hermitcrab.messages.types import Message
+
+#: Groups are not cut below this many tokens, whatever the window.
+_SMALLEST_GROUP = 64
+
+
+@frozen(kw_only=True)
+class View:
+    """The messages of one request and their size in tokens."""
+
+    messages: Sequence[Message]
+    tokens: int
+
+
+class ViewBuilder:
+    """Builds views; what it cut once it remembers."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._capper = GroupCapper(counter)
+
+    def build(self, messages: Sequence[Message], budget: Budget) -> View:
+        """The view of ``messages``, whatever its size in total."""
+        return self._capped(_legal(messages), budget.group)
+
+    def build_within(self, messages: Sequence[Message], budget: Budget) -> View:
+        """The view of ``messages``, with groups cut further and further until it fits.
+
+        The last resort where a compaction has left more than fits; with very many messages it may still not fit.
+        """
+        legal = _legal(messages)
+        limit = budget.group
+        view = self._capped(legal, limit)
+        while view.tokens > budget.usable and limit > _SMALLEST_GROUP:
+            limit //= 2
+            view = self._capped(legal, limit)
+        return view
+
+    def measure(self, messages: Sequence[Message], budget: Budget) -> int:
+        """Tokens of the view."""
+        return self.build(messages, budget).tokens
+
+    def _capped(self, messages: Sequence[Message], limit: int) -> View:
+        capped = self._capper.cap(messages, limit)
+        return View(messages=capped, tokens=self._counter.messages(capped))
+
+
+def _legal(messages: Sequence[Message]) -> Sequence[Message]:
+    """Without messages that say nothing, every call with its result right behind it."""
+    kept = [message for message in messages if not is_empty(message)]
+    return repair_pairing(kept).messages

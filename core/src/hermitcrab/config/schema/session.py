@@ -1,0 +1,67 @@
+"""``session`` and ``memory`` (sessions 1.3, 8.1; memory 9.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from attrs import field, frozen
+
+from hermitcrab.config.keys import about
+from hermitcrab.config.rules import Range
+from hermitcrab.config.schema.forms import NAME
+
+__all__ = ["MemoryConfig", "SessionConfig"]
+
+
+@frozen(kw_only=True)
+class SessionConfig:
+    """How conversations are named, kept and locked."""
+
+    durability: Literal["turn", "message", "os"] = field(
+        default="turn",
+        metadata=about(
+            "When transcripts are forced to disk: at the end of a turn, at every message, or when the "
+            "operating system likes."
+        ),
+    )
+    main_key: Annotated[str, NAME] = field(
+        default="main", metadata=about("The last part of the key of an agent's main conversation.")
+    )
+    dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = field(
+        default="main",
+        metadata=about(
+            "Which direct messages share a conversation: all of them, or those of one peer, of one "
+            "peer on one channel, of one peer on one channel and account."
+        ),
+    )
+    identity_links: Mapping[str, tuple[Annotated[str, NAME], ...]] = field(
+        factory=dict,
+        metadata=about(
+            "The ids (`channel:id` or `id`) under which one person writes; they share a conversation "
+            "unless `dmScope` is `main`.",
+            placeholder="person",
+        ),
+    )
+    history_limit: Annotated[int, Range(minimum=1)] | None = field(
+        default=None,
+        metadata=about("How many user turns the model sees at most; null is no limit."),
+    )
+    lock_timeout_ms: Annotated[int, Range(above=0)] = field(
+        default=10_000,
+        metadata=about(
+            "How long to wait for a transcript that another process writes, in milliseconds."
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class MemoryConfig:
+    """How memory is presented, whatever backend fills the slot."""
+
+    citations: Literal["auto", "on", "off"] = field(
+        default="auto",
+        metadata=about(
+            "Whether search results name their source; auto does so in direct conversations only."
+        ),
+    )

@@ -1,0 +1,57 @@
+"""The silent reply: a model that has nothing to say answers ``NO_REPLY`` (context 6.10)."""
+
+from __future__ import annotations
+
+import json
+import re
+
+SILENT_TOKEN = "NO_REPLY"
+
+_REASONING = re.compile(r"\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+
+
+def is_silent(text: str) -> bool:
+    """Whether ``text`` as a whole is a silent reply.
+
+    Case, whitespace, repeats and leading reasoning blocks do not matter; ``{"action": "NO_REPLY"}`` counts too.
+    """
+    body = _without_reasoning(text).strip()
+    tokens = body.upper().split()
+    if tokens:
+        return all(token.replace(SILENT_TOKEN, "") == "" for token in tokens) or _is_action(body)
+    return False
+
+
+def strip_silent(text: str) -> str:
+    """``text`` without the silent tokens at its end; a silent reply becomes an empty text."""
+    if is_silent(text):
+        return ""
+    body = text.rstrip()
+    while _ends_with_token(body):
+        body = body[: -len(SILENT_TOKEN)].rstrip()
+        text = body
+    return text
+
+
+def _without_reasoning(text: str) -> str:
+    while match := _REASONING.match(text):
+        text = text[match.end() :]
+    return text
+
+
+def _ends_with_token(text: str) -> bool:
+    if not text.upper().endswith(SILENT_TOKEN):
+        return False
+    before = text[: -len(SILENT_TOKEN)][-1:]
+    return not (before.isalnum() or before == "_")
+
+
+def _is_action(text: str) -> bool:
+    if not (text.startswith("{") and text.endswith("}")):
+        return False
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    action = value.get("action")
+    return isinstance(action, str) and action.strip().upper() == SILENT_TOKEN

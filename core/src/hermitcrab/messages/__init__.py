@@ -1,0 +1,19 @@
+"""Messages: their wire shape, builders and converters, sizes, and tool-call pairing."""
+
+from __future__ import annotations
+
+from hermitcrab.messages.build import assistant, tool_result, user
+from hermitcrab.messages.convert_anthropic import from_anthropic, to_anthropic
+from hermitcrab.messages.convert_openai import from_openai, to_openai
+from hermitcrab.messages.types import Message
+
+__all__ = [
+    "Message",
+    "assistant",
+    "from_anthropic",
+    "from_openai",
+    "to_anthropic",
+    "to_openai",
+    "tool_result",
+    "user",
+]

@@ -1,0 +1,179 @@
+"""How many tokens a text, a message or a whole request takes.
+
+Counts are exact (tiktoken) where the encoding's file is on this machine already, and a calibrated estimate otherwise:
+nothing ever waits for a download. The estimate weighs words, digits, punctuation, white space and scripts; measured
+on English, code, JSON, logs and Chinese it stays within about ten percent of cl100k_base and o200k_base.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from hermitcrab.messages.text import blocks_of
+from hermitcrab.messages.types import Message
+
+#: What roles and separators add to each message, in tokens.
+MESSAGE_OVERHEAD = 4
+#: What the framing of a tool call, or of a tool's schema, adds in tokens.
+CALL_OVERHEAD = 8
+#: What one image takes in tokens (context 4.2, version B).
+IMAGE_TOKENS = 2_000
+
+#: The encodings that we use, best first, and the names of their files in a tiktoken cache folder.
+_ENCODINGS = {
+    "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
+    "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+}
+
+_CJK = "\u2e80-\u9fff\ua000-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff01-\uff60\uffe0-\uffe6"
+_WEIGHTS: tuple[tuple[re.Pattern[str], float], ...] = (
+    (re.compile(r"[A-Z]?[a-z]{1,10}|[A-Z]{1,4}"), 1.0),
+    (re.compile(r"[0-9]{1,3}"), 1.35),
+    (re.compile(f"[{_CJK}]"), 1.1),
+    (re.compile(r"\n\s*"), 0.5),
+    (re.compile(r"[ \t]{2,}"), 1.4),
+    (re.compile(r"[!-/:-@\[-`{-~]"), 0.2),
+    (re.compile(r"[!-/:-@\[-`{-~]+"), 0.55),
+    (re.compile(f"[^\\x00-\\x7f{_CJK}\U00010000-\U0010ffff]"), 0.5),
+    (re.compile("[\U00010000-\U0010ffff]"), 2.0),
+)
+
+
+class SchemaLike(Protocol):
+    """What counts as a tool's schema here."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+
+
+def estimate_text(text: str) -> int:
+    """The calibrated estimate for a text, in tokens; 0 only for an empty one."""
+    if not text:
+        return 0
+    if text.isascii() and text.isalpha() and text.islower() and len(text) <= 10:
+        return 1
+    return max(1, round(sum(weight * len(pattern.findall(text)) for pattern, weight in _WEIGHTS)))
+
+
+def compact_json(value: Any) -> str:
+    """JSON without spaces; what cannot be serialised counts as a fixed text (context 4.2)."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        return "[unserializable]"
+
+
+class TokenCounter:
+    """Counts tokens, remembering messages it has seen.
+
+    Messages are read-only by contract, so a message object is counted once; the memory holds the newest
+    ``remembered`` of them.
+
+    :param text: the count of a text.
+    :param name: what ``status`` shows, such as ``o200k_base`` or ``estimate``.
+    """
+
+    def __init__(
+        self,
+        text: Callable[[str], int] = estimate_text,
+        name: str = "estimate",
+        *,
+        remembered: int = 8192,
+    ) -> None:
+        self.text = text
+        self.name = name
+        self._remembered = remembered
+        self._messages: OrderedDict[int, tuple[Message, int]] = OrderedDict()
+
+    def message(self, message: Message) -> int:
+        """Tokens of one message with its framing."""
+        known = self._messages.get(id(message))
+        if known is not None and known[0] is message:
+            return known[1]
+        tokens = self.count(message)
+        self._messages[id(message)] = (message, tokens)
+        if len(self._messages) > self._remembered:
+            self._messages.popitem(last=False)
+        return tokens
+
+    def messages(self, messages: Iterable[Message]) -> int:
+        """Tokens of several messages."""
+        return sum(self.message(message) for message in messages)
+
+    def tools(self, schemas: Sequence[SchemaLike]) -> int:
+        """Tokens of the tool schemas of a request."""
+        return sum(
+            CALL_OVERHEAD
+            + self.text(schema.name)
+            + self.text(schema.description)
+            + self.text(compact_json(dict(schema.parameters)))
+            for schema in schemas
+        )
+
+    def count(self, message: Message) -> int:
+        """Tokens of one message, without remembering it."""
+        tokens = MESSAGE_OVERHEAD
+        for block in blocks_of(message):
+            kind = block["type"]
+            if kind == "text":
+                tokens += self.text(str(block.get("text", "")))
+            elif kind == "thinking":
+                tokens += self.text(str(block.get("thinking", "")))
+            elif kind == "image":
+                tokens += IMAGE_TOKENS
+            else:
+                tokens += CALL_OVERHEAD + self.text(compact_json({**block}))
+        for field in ("command", "output", "summary"):
+            value = message.get(field)
+            if isinstance(value, str):
+                tokens += self.text(value)
+        return tokens
+
+
+def _cache_folders(environ: Mapping[str, str]) -> list[Path]:
+    named = [
+        environ[name] for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR") if environ.get(name)
+    ]
+    return [Path(folder) for folder in named] or [Path(tempfile.gettempdir()) / "data-gym-cache"]
+
+
+def find_encoding(environ: Mapping[str, str] | None = None) -> str | None:
+    """The best encoding whose file tiktoken would find without a network, or ``None``."""
+    folders = _cache_folders(os.environ if environ is None else environ)
+    for name, file_name in _ENCODINGS.items():
+        if any((folder / file_name).is_file() for folder in folders):
+            return name
+    return None
+
+
+def load_counter(environ: Mapping[str, str] | None = None) -> TokenCounter:
+    """An exact counter where an encoding is on this machine and intact, else the estimate.
+
+    Reading an encoding takes up to half a second: call it off the event loop.
+    """
+    name = find_encoding(environ)
+    if name is None:
+        return TokenCounter()
+    try:
+        import tiktoken
+
+        encoding = tiktoken.get_encoding(name)
+    except Exception as error:  # noqa: BLE001 - whatever ails tiktoken, the estimate still counts
+        import logging
+
+        logging.getLogger("hermitcrab.messages").warning(
+            "tiktoken cannot load %s (%s); sizes are estimated", name, error
+        )
+        return TokenCounter()
+    return TokenCounter(lambda text: len(encoding.encode(text, disallowed_special=())), name)

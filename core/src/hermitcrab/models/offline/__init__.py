@@ -1,0 +1,1 @@
+"""The offline model: extractive, deterministic, without a network (design 7, "no model configured")."""

@@ -1,0 +1,163 @@
+"""Session keys: the structured address of a conversation (sessions 1).
+
+A stored key is ``agent:<agentId>:<rest>``, such as ``agent:main:main`` or ``agent:main:telegram:direct:123``. Keys are
+compared in lower case, except for opaque ids that a channel owns.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from attrs import frozen
+
+from hermitcrab.errors import SessionKeyError
+
+DEFAULT_AGENT = "main"
+DEFAULT_MAIN_KEY = "main"
+DEFAULT_ACCOUNT = "default"
+#: Keys that belong to no agent.
+SENTINELS = frozenset({"global", "unknown"})
+
+ChatType = Literal["direct", "group", "channel", "unknown"]
+KeyShape = Literal["missing", "agent", "malformed_agent", "legacy_or_alias"]
+DirectScope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
+
+_AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.IGNORECASE)
+_SESSION_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}", re.IGNORECASE)
+_RESERVED_ACCOUNTS = frozenset({"__proto__", "prototype", "constructor"})
+_KINDS = {"direct": "direct", "dm": "direct", "group": "group", "channel": "channel"}
+_NOT_PRIVATE_PREFIXES = ("subagent:", "cron:", "hook:", "acp:")
+
+
+@frozen
+class AgentKey:
+    """A parsed key: the agent that it belongs to, and the rest behind it."""
+
+    agent_id: str
+    rest: str
+
+    def __str__(self) -> str:
+        return f"agent:{self.agent_id}:{self.rest}"
+
+
+def fold(text: str) -> str:
+    """Trim and lower-case."""
+    return text.strip().lower()
+
+
+def normalise_agent_id(text: str) -> str:
+    """A valid agent id for any text (sessions 1.1); an empty one is ``main``."""
+    return _sanitise(text, DEFAULT_AGENT)
+
+
+def normalise_account_id(text: str) -> str:
+    """A valid account id for any text; an empty or reserved one is ``default``."""
+    folded = fold(text)
+    return DEFAULT_ACCOUNT if folded in _RESERVED_ACCOUNTS else _sanitise(text, DEFAULT_ACCOUNT)
+
+
+def _sanitise(text: str, fallback: str) -> str:
+    folded = fold(text)
+    if _AGENT_ID.fullmatch(folded):
+        return folded
+    return re.sub(r"[^a-z0-9_-]+", "-", folded).strip("-")[:64].strip("-") or fallback
+
+
+def check_session_id(session_id: str) -> str:
+    """The session id, if it is safe as a file name.
+
+    :raises SessionKeyError: if it is not.
+    """
+    if not _SESSION_ID.fullmatch(session_id):
+        raise SessionKeyError(
+            f"invalid session id {session_id!r}",
+            hint="Use 1 to 128 letters, digits, dots, hyphens and underscores, the first a letter or digit.",
+        )
+    return session_id
+
+
+def parse_agent_key(key: str) -> AgentKey | None:
+    """Split ``agent:<id>:<rest>``; ``None`` if the key does not have that form (sessions 1.5, version C)."""
+    parts = key.strip().split(":", 2)
+    if len(parts) < 3 or parts[0].lower() != "agent" or not parts[1] or not parts[2].strip(":"):
+        return None
+    if not _AGENT_ID.fullmatch(parts[1]) or parts[2].startswith(":"):
+        return None
+    return AgentKey(parts[1].lower(), parts[2].lower())
+
+
+def classify(key: str) -> KeyShape:
+    """The shape of a key: blank, agent-scoped, broken, or something that :func:`to_store_key` must scope."""
+    if not key.strip():
+        return "missing"
+    if parse_agent_key(key) is not None:
+        return "agent"
+    return "malformed_agent" if fold(key).startswith("agent:") else "legacy_or_alias"
+
+
+def to_store_key(
+    key: str, *, agent_id: str = DEFAULT_AGENT, main_key: str = DEFAULT_MAIN_KEY
+) -> str:
+    """The key under which a session is stored, for what a caller may write: ``main``, ``cron:x``, a whole key.
+
+    :raises SessionKeyError: if the key starts with ``agent:`` but is malformed.
+    """
+    folded = fold(key)
+    main = fold(main_key) or DEFAULT_MAIN_KEY
+    if folded in SENTINELS:
+        return folded
+    parsed = parse_agent_key(folded)
+    if parsed is None:
+        if folded.startswith("agent:"):
+            raise SessionKeyError(
+                f"malformed session key {key!r}",
+                hint="Write agent:<agentId>:<rest>, such as agent:main:main.",
+            )
+        parsed = AgentKey(normalise_agent_id(agent_id), folded or main)
+    if parsed.rest in {DEFAULT_MAIN_KEY, main}:
+        parsed = AgentKey(parsed.agent_id, main)
+    return str(parsed)
+
+
+def agent_id_of(key: str) -> str:
+    """The agent that a key belongs to; ``main`` for a key without one."""
+    parsed = parse_agent_key(key)
+    return DEFAULT_AGENT if parsed is None else parsed.agent_id
+
+
+def _rest(key: str) -> str:
+    parsed = parse_agent_key(key)
+    return fold(key) if parsed is None else parsed.rest
+
+
+def thread_parent(key: str) -> str | None:
+    """The key before the last ``:thread:`` marker, or ``None``."""
+    head, marker, _ = key.rpartition(":thread:")
+    return head if marker and head else None
+
+
+def chat_type(key: str) -> ChatType:
+    """The chat type that the structure of a key tells; an ambiguous key is ``unknown`` (sessions 1.6, version C)."""
+    rest = _rest(thread_parent(key) or key)
+    parts = rest.split(":")
+    found: set[str] = set()
+    if len(parts) == 2 and parts[0] in {"direct", "dm"} and parts[1]:
+        found.add("direct")
+    if len(parts) >= 3 and parts[1] in _KINDS and all(parts[:1]) and any(parts[2:]):
+        found.add(_KINDS[parts[1]])
+    if len(parts) >= 4 and parts[2] in _KINDS and all(parts[:2]) and any(parts[3:]):
+        found.add(_KINDS[parts[2]])
+    if len(found) != 1:
+        return "unknown"
+    kind = found.pop()
+    return "direct" if kind == "direct" else "group" if kind == "group" else "channel"
+
+
+def is_private(key: str) -> bool:
+    """Whether a session is a private conversation with its user, so that ``MEMORY.md`` may be shown (memory 1.3)."""
+    rest = _rest(key)
+    if rest.startswith(_NOT_PRIVATE_PREFIXES) or ":subagent:" in rest:
+        return False
+    parts = rest.split(":")
+    return not ({"group", "channel", "thread", "topic"} & set(parts)) and key not in SENTINELS

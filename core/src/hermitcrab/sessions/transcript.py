@@ -1,0 +1,206 @@
+"""Transcripts as JSON Lines files: creating, appending under the lock, reading back (design 5)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+from attrs import frozen
+
+from hermitcrab.errors import TranscriptError
+from hermitcrab.sessions.format import Entry, Header, decode_line, encode_line
+from hermitcrab.sessions.keys import check_session_id
+from hermitcrab.sessions.locks import exclusive
+from hermitcrab.sessions.reading import (
+    Branch,
+    TranscriptContents,
+    leaf_after,
+    read_branch,
+    read_transcript,
+)
+
+
+@frozen(kw_only=True)
+class Position:
+    """Where a reader stands in a transcript: the byte offset behind what it read, and the leaf there."""
+
+    end: int
+    leaf_id: str | None
+
+
+@frozen(kw_only=True)
+class AppendResult:
+    """What an append found and did: entries that others had written meanwhile, then our own."""
+
+    found: tuple[Entry, ...]
+    written: tuple[Entry, ...]
+    position: Position
+
+
+#: Makes the entries to write, once the true leaf and what others appended are known.
+EntryMaker = Callable[[str | None, Sequence[Entry]], Sequence[Entry]]
+
+
+class TranscriptStore(Protocol):
+    """Where transcripts are kept; every method blocks and is called in a worker thread."""
+
+    def path(self, session_id: str) -> Path: ...
+    def create(self, header: Header) -> Position: ...
+    def append(
+        self, session_id: str, position: Position, make: EntryMaker, *, purpose: str, flush: bool
+    ) -> AppendResult: ...
+    def read_branch(self, session_id: str) -> Branch: ...
+    def read_all(self, session_id: str) -> TranscriptContents: ...
+    def sync(self, session_id: str) -> None: ...
+    def list(self) -> list[str]: ...
+
+
+class JsonlTranscriptStore:
+    """The transcripts of one agent, one file a session id, in one folder."""
+
+    def __init__(self, folder: Path, *, lock_timeout_ms: int = 10_000) -> None:
+        self._folder = folder
+        self._lock_timeout_ms = lock_timeout_ms
+
+    def path(self, session_id: str) -> Path:
+        """The file of a session id."""
+        return self._folder / f"{check_session_id(session_id)}.jsonl"
+
+    def list(self) -> list[str]:
+        """The ids of all transcripts in the folder."""
+        if not self._folder.is_dir():
+            return []
+        return sorted(path.name.removesuffix(".jsonl") for path in self._folder.glob("*.jsonl"))
+
+    def create(self, header: Header) -> Position:
+        """Create a transcript with this header.
+
+        :raises TranscriptError: if it exists, or cannot be written.
+        """
+        path = self.path(header["id"])
+        line = encode_line(header)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise _write_error(path, error) from error
+        try:
+            _write_whole(descriptor, line)
+        except OSError as error:
+            raise _write_error(path, error) from error
+        finally:
+            os.close(descriptor)
+        return Position(end=len(line), leaf_id=None)
+
+    def append(
+        self, session_id: str, position: Position, make: EntryMaker, *, purpose: str, flush: bool
+    ) -> AppendResult:
+        """Append entries behind the true leaf.
+
+        Under the lock, whatever stands behind ``position`` is read first; ``make`` then gets the leaf and those
+        entries, and returns what to write. Entries without a parent are chained behind the leaf.
+
+        :param flush: whether to wait until the disk has it (fsync).
+        :raises SessionLockedError: if another process holds the transcript too long.
+        :raises TranscriptError: if it cannot be written; what stood there before is intact.
+        """
+        path = self.path(session_id)
+        lock = path.with_name(f"{path.name}.lock")
+        with exclusive(lock, purpose=purpose, timeout_ms=self._lock_timeout_ms):
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+            except OSError as error:
+                raise _write_error(path, error) from error
+            try:
+                return _append(descriptor, position, make, flush)
+            except OSError as error:
+                raise _write_error(path, error) from error
+            finally:
+                os.close(descriptor)
+
+    def read_branch(self, session_id: str) -> Branch:
+        """What a turn needs, read from the end of the file."""
+        return read_branch(self.path(session_id))
+
+    def read_all(self, session_id: str) -> TranscriptContents:
+        """The whole transcript."""
+        return read_transcript(self.path(session_id))
+
+    def sync(self, session_id: str) -> None:
+        """Wait until the disk has everything that was appended (fsync)."""
+        path = self.path(session_id)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _write_error(path, error) from error
+
+
+def _append(descriptor: int, position: Position, make: EntryMaker, flush: bool) -> AppendResult:
+    size = os.fstat(descriptor).st_size
+    found, torn = _read_behind(descriptor, position.end, size)
+    leaf_id = leaf_after(found, position.leaf_id)
+    written = _chained(make(leaf_id, found), leaf_id)
+    if written:
+        data = (b"\n" if torn else b"") + b"".join(map(encode_line, written))
+        _write_whole(descriptor, data)
+        size += len(data)
+        if flush:
+            os.fsync(descriptor)
+    end = size if written or not torn else size - torn
+    return AppendResult(
+        found=tuple(found),
+        written=tuple(written),
+        position=Position(end=end, leaf_id=leaf_after(written, leaf_id)),
+    )
+
+
+def _read_behind(descriptor: int, start: int, size: int) -> tuple[list[Entry], int]:
+    """The entries between ``start`` and the end, and the bytes of a torn line there."""
+    if size <= start:
+        return [], 0
+    data = _read_range(descriptor, start, size)
+    *lines, tail = data.split(b"\n")
+    decoded = [decode_line(line) for line in lines if line.strip()]
+    return [cast(Entry, entry) for entry in decoded if entry is not None], len(tail)
+
+
+def _read_range(descriptor: int, start: int, end: int) -> bytes:
+    pieces: list[bytes] = []
+    while start < end:
+        piece = os.pread(descriptor, end - start, start)
+        if not piece:
+            break
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
+
+
+def _chained(entries: Sequence[Entry], leaf_id: str | None) -> list[Entry]:
+    chained: list[Entry] = []
+    for entry in entries:
+        if "parentId" not in entry:
+            entry = entry.copy()
+            entry["parentId"] = leaf_id
+        chained.append(entry)
+        leaf_id = leaf_after([entry], leaf_id)
+    return chained
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _write_error(path: Path, error: OSError) -> TranscriptError:
+    return TranscriptError(
+        f"the transcript cannot be written: {error.strerror or error}",
+        where=path,
+        hint="Nothing that was written before is lost. Check the disk and the folder's permissions.",
+    )

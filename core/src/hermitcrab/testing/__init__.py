@@ -1,0 +1,43 @@
+"""Contract tests and helpers for the authors of plugins. Needs pytest and pytest-asyncio.
+
+Subclass a contract and say how to make the thing to test::
+
+    from hermitcrab.testing import ContextEngineContract
+
+    class TestMyEngine(ContextEngineContract):
+        def make_engine(self):
+            return MyEngine()
+"""
+
+from __future__ import annotations
+
+try:
+    import pytest
+    import pytest_asyncio  # noqa: F401 - the contracts need it; better to say so here than in each test
+except ImportError as error:
+    raise ImportError(
+        "hermitcrab.testing needs pytest and pytest-asyncio. Run pip install pytest pytest-asyncio"
+    ) from error
+
+pytest.register_assert_rewrite("hermitcrab.testing.context_engines")
+
+from hermitcrab.testing.context_engines import ContextEngineContract  # noqa: E402
+from hermitcrab.testing.conversations import (  # noqa: E402
+    chinese_conversation,
+    long_conversation,
+    plain_conversation,
+    tool_conversation,
+    wire_problems,
+)
+from hermitcrab.testing.runtimes import RecordingCompactionRuntime, engine_context  # noqa: E402
+
+__all__ = [
+    "ContextEngineContract",
+    "RecordingCompactionRuntime",
+    "chinese_conversation",
+    "engine_context",
+    "long_conversation",
+    "plain_conversation",
+    "tool_conversation",
+    "wire_problems",
+]

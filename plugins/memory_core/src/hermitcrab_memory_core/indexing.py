@@ -1,0 +1,33 @@
+"""Reading one file into the index."""
+
+from __future__ import annotations
+
+import time
+
+from attrs import evolve
+
+from hermitcrab.memory import SyncReport
+from hermitcrab.memory.files import MemoryFile, load
+from hermitcrab_memory_core.index import Index
+
+
+def index_file(index: Index, *, file: MemoryFile, force: bool, report: SyncReport) -> SyncReport:
+    """Index ``file`` if its content changed, and return ``report`` with it counted.
+
+    A file that vanished is forgotten; one that cannot be read keeps what the index has of it and is reported.
+    """
+    read_at_ns = time.time_ns()
+    try:
+        text, digest = load(file)
+    except FileNotFoundError:
+        index.remove(file.path)
+        return evolve(report, removed=report.removed + 1)
+    except OSError as error:
+        skipped = f"{file.path}: cannot be read ({error.strerror})"
+        return evolve(report, skipped=(*report.skipped, skipped))
+    stored = index.file(file.path)
+    if not force and stored is not None and stored.hash == digest:
+        index.touch(file, read_at_ns)
+        return evolve(report, unchanged=report.unchanged + 1)
+    index.replace(file, text, digest, read_at_ns)
+    return evolve(report, indexed=report.indexed + 1)

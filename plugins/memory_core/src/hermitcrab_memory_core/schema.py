@@ -1,0 +1,95 @@
+"""The tables of the index, and opening a connection that fits them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermitcrab.memory.files import CHUNKER_VERSION, PASSAGE_VERSION
+
+if TYPE_CHECKING:
+    import sqlite3
+
+SCHEMA_VERSION = 1
+
+#: What an index must have been built with; anything else is rebuilt.
+VERSIONS = json.dumps([SCHEMA_VERSION, CHUNKER_VERSION, PASSAGE_VERSION])
+
+_BUSY_TIMEOUT_S = 5.0
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS files (
+    path TEXT PRIMARY KEY, source TEXT NOT NULL, hash TEXT NOT NULL,
+    mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL, read_at_ns INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS chunks (
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL, source TEXT NOT NULL,
+    start_line INTEGER NOT NULL, end_line INTEGER NOT NULL,
+    hash TEXT NOT NULL, text TEXT NOT NULL, updated_at INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS chunks_by_path ON chunks (path);
+CREATE TABLE IF NOT EXISTS passages (
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL,
+    start_line INTEGER NOT NULL, end_line INTEGER NOT NULL, text TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS passages_by_path ON passages (path);
+CREATE VIRTUAL TABLE IF NOT EXISTS chunk_terms USING fts5 (
+    words, pairs, tokenize = 'porter unicode61 remove_diacritics 2'
+);
+CREATE VIRTUAL TABLE IF NOT EXISTS passage_terms USING fts5 (
+    words, headings, path, pairs, characters,
+    tokenize = 'porter unicode61 remove_diacritics 2'
+);
+"""
+
+
+class OutdatedIndexError(Exception):
+    """The file was built by another version of this index."""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open or create the index at ``path``; two processes may do so at once.
+
+    :raises OutdatedIndexError: the file was built by another version.
+    :raises OSError: the directory cannot be written.
+    :raises sqlite3.Error: the file cannot be opened or is no database.
+    """
+    from filelock import FileLock
+
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Only one process at a time may switch to WAL and create tables.
+    with FileLock(f"{path}.lock", timeout=30, mode=0o600):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        return _open(path)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    import sqlite3
+
+    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        _check_versions(connection)
+        connection.executescript(_TABLES)
+        connection.execute("INSERT OR IGNORE INTO meta VALUES ('versions', ?)", (VERSIONS,))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_versions(connection: sqlite3.Connection) -> None:
+    tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'")
+    if tables.fetchone()[0] == 0:
+        return
+    has_meta = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
+    row = (
+        connection.execute("SELECT value FROM meta WHERE key = 'versions'").fetchone()
+        if has_meta
+        else None
+    )
+    if row is None or row[0] != VERSIONS:
+        raise OutdatedIndexError(f"it has version {row and row[0]}, not {VERSIONS}")
