@@ -63,15 +63,15 @@ class TestVariables:
     def test_may_be_numbers_and_booleans(self, load: Load) -> None:
         config = load(
             """
-            agents: {defaults: {contextTokens: "${TOKENS}", compaction: {maxHistoryShare: "${SHARE}"}}}
+            agents: {defaults: {contextTokens: "${TOKENS}", compaction: {timeoutSeconds: "${SECONDS}"}}}
             plugins: {enabled: "${PLUGINS}"}
             """,
             TOKENS="32000",
-            SHARE="0.25",
+            SECONDS="0.25",
             PLUGINS="false",
         )
         assert config.agents.defaults.context_tokens == 32_000
-        assert config.agents.defaults.compaction.max_history_share == 0.25
+        assert config.agents.defaults.compaction.timeout_seconds == 0.25
         assert config.plugins.enabled is False
 
     @pytest.mark.parametrize("value", ["nan", "inf", "many", "", "9" * 5000])

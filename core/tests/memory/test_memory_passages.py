@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 from hermitcrab.memory.files import passages_of
 
 
-def test_list_items_are_passages_that_know_their_headings_and_neighbours():
+def test_list_items_are_passages_that_know_their_headings():
     text = "# Project\n## Staging\n- port 5433\n  on db1\n- user app\n## Other\n1. x\n"
     passages = passages_of(text)
     item = next(passage for passage in passages if "5433" in passage.text)
     assert item.text == "- port 5433\n  on db1"
     assert (item.start_line, item.end_line) == (3, 4)
     assert item.headings == ("Project", "Staging")
-    assert (item.before, item.after) == ("## Staging", "- user app")
     assert passages[-1].headings == ("Project", "Other")
 
 

@@ -37,6 +37,7 @@ class Provider:
     headers: Mapping[str, str] = field(factory=dict)
     models: Mapping[str, Entry] = field(factory=dict)
     timeout_seconds: float | None = None
+    max_retries: int = 3
 
 
 class Asked(ChatModel):

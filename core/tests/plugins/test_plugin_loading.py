@@ -541,8 +541,19 @@ def test_a_selected_plugin_that_is_off_or_of_another_kind_is_loud(bench: Any) ->
         ),
     )
     engine, memory = slot_errors(host)
-    assert "is off: blocked by denylist" in engine
+    assert "is off: blocked by denylist. Remove graph from plugins.deny" in engine
     assert "is no memory backend" in memory
+
+
+def test_a_safe_start_says_that_the_selected_plugin_is_off(bench: Any) -> None:
+    host = bench.load(
+        bench.entry_point("graph", group="hermitcrab.context_engines"),
+        config=bench.Config(slots=bench.Slots(context_engine="graph")),
+        safe_mode=True,
+    )
+    (error,) = slot_errors(host)
+    assert error.endswith("is off: safe mode")
+    assert host.records["legacy"].status == "loaded"
 
 
 def test_a_selected_engine_that_registers_itself_is_fine(bench: Any) -> None:

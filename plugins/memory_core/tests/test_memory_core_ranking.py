@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 from pathlib import Path
 
@@ -9,21 +10,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermitcrab.memory.files import Discovery, Keywords, MemoryFile
-from hermitcrab_memory_core.index import StoredFile, StoredPassage
+from hermitcrab.memory.files import Discovery, Keywords, MemoryFile, keywords
+from hermitcrab_memory_core.index import Index, StoredFile, StoredPassage
 from hermitcrab_memory_core.plan import plan_sync
-from hermitcrab_memory_core.ranking import Score, Terms, combine, decay, finish
+from hermitcrab_memory_core.ranking import Matches, Place, Ranked, decay, rank, weights
 from hermitcrab_memory_core.snippets import snippet
-from hermitcrab_memory_core.terms import chunk_query, passage_query
+from hermitcrab_memory_core.terms import chunk_expressions, passage_expressions
 
 TODAY = date(2026, 3, 31)
 
 
-PORT = Keywords(words=("port",))
+def place(number: int, path: str = "MEMORY.md") -> Place:
+    return Place(number, path, number, number)
 
 
-def scored(number: int, score: float, path: str = "MEMORY.md") -> Score:
-    return Score(number, path, number, number, score)
+def ranked(places: list[Place], *terms: dict[int, float], rows: int = 1000) -> list[Ranked]:
+    """Rank by terms that are equally rare; the scores are those of FTS5."""
+    matches = [Matches(rows, 10, term) for term in terms]
+    return rank({item.id: item for item in places}, matches, {}, [], today=TODAY)
+
+
+def order(result: list[Ranked]) -> list[int]:
+    return [item.place.id for item in result]
 
 
 @pytest.mark.parametrize(
@@ -45,55 +53,73 @@ def test_decay_only_takes_a_tenth_and_only_from_dated_files(path: str, expected:
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=20))
 def test_scores_lie_between_zero_and_one_and_keep_their_order(scores: list[float]):
-    finished = finish(
-        [scored(number, score) for number, score in enumerate(scores)], {}, PORT, today=TODAY
+    places = [place(2 * number) for number in range(len(scores))]
+    result = ranked(places, {2 * number: score for number, score in enumerate(scores)})
+    assert all(0 <= item.score <= 1 for item in result)
+    assert [scores[number // 2] for number in order(result)] == pytest.approx(
+        sorted(scores, reverse=True)
     )
-    assert all(0 <= item.score <= 1 for item in finished)
-    assert [scores[item.id] for item in finished] == pytest.approx(sorted(scores, reverse=True))
 
 
-def test_a_passage_gains_by_its_neighbours_in_the_same_file():
-    combined = combine([scored(1, 3.0, "a.md"), scored(5, 3.0), scored(6, 2.0), scored(2, 2.0)], [])
-    assert {item.id: item.score for item in combined} == {5: 4.0, 6: 3.5, 1: 3.0, 2: 2.0}
-    assert [item.id for item in combined] == [5, 6, 1, 2]
+def test_a_neighbour_in_the_same_file_lends_its_terms():
+    places = [place(1), place(2), place(8), place(11, "a.md"), place(12, "b.md")]
+    port, staging = {1: 3.0, 8: 3.0, 11: 3.0, 12: 1.0}, {2: 3.0, 12: 1.0}
+    assert order(ranked(places, port, staging))[:2] == [1, 2]
+    alone = {item.place.id: item.score for item in ranked(places, port, staging)}
+    assert alone[8] == alone[11]
+
+
+def test_neighbours_that_repeat_a_word_do_not_outweigh_a_second_word():
+    places = [place(number) for number in (1, 2, 3, 9)]
+    port, staging = {1: 3.0, 2: 3.0, 3: 3.0, 9: 3.0}, {9: 1.5}
+    assert order(ranked(places, port, staging))[0] == 9
 
 
 def test_a_passage_gains_by_the_best_chunk_that_it_begins_in():
-    chunks = [
-        Score(1, "MEMORY.md", 8, 10, 1.0),
-        Score(2, "MEMORY.md", 9, 12, 5.0),
-        Score(3, "USER.md", 1, 3, 9.0),
-    ]
-    combined = combine([scored(1, 2.0), scored(9, 2.0)], chunks)
-    assert [(item.id, item.score) for item in combined] == [(9, 5.0), (1, 2.0)]
+    chunks = {1: Place(1, "MEMORY.md", 8, 10), 2: Place(2, "USER.md", 1, 3)}
+    matches = [Matches(100, 2, {1: 1.0, 2: 9.0})]
+    passages = {1: place(1), 9: place(9)}
+    result = rank(passages, [Matches(100, 2, {1: 2.0, 9: 2.0})], chunks, matches, today=TODAY)
+    assert order(result) == [9, 1]
 
 
-def test_where_bm25_says_nothing_the_share_of_found_words_decides():
-    finished = finish(
-        [scored(1, 1e-6), scored(2, 1e-6), scored(3, 1e-6)],
-        {1: Terms(" ports", " "), 2: Terms(" the ports staging", " ")},
-        Keywords(words=("port", "staging")),
-        today=TODAY,
-    )
-    assert [item.id for item in finished] == [2, 1, 3]
-    assert finished[0].score == pytest.approx(0.5, abs=0.01)
+def test_a_common_word_still_counts():
+    """FTS5 weighs a word that half of the rows have with a millionth (memory 4.2)."""
+    common = weights(Matches(rows=10, matching=8, scores={1: 1.5e-6}))
+    rare = weights(Matches(rows=10, matching=1, scores={1: 1.5 * math.log(9.5 / 1.5)}))
+    assert 1.5 < common[1] < 2.5 < rare[1]
+
+
+def test_the_words_of_fts5_have_their_rarity_taken_out_again(tmp_path):
+    """The factor must be the one that SQLite used: what is left lies between 0 and 2.2."""
+    index = Index(tmp_path / "memory.sqlite", chunk_tokens=400, chunk_overlap=80)
+    for number in range(30):
+        text = "- port\n" if number < 20 else "- staging port\n" if number < 24 else "- beta\n"
+        index.replace(file(f"memory/{number}.md"), text, "hash", 0)
+    matches = index.passage_matches(keywords("port staging beta missing"))
+    index.close()
+    assert [match.matching for match in matches] == [24, 4, 6, 0]
+    for match in matches:
+        rarity = 1 + math.log1p((match.rows - match.matching + 0.5) / (match.matching + 0.5))
+        assert all(0 < weight / rarity < 2.2 for weight in weights(match).values())
+        assert all(weight / rarity > 0.5 for weight in weights(match).values())
 
 
 def test_decay_reorders_near_ties_only():
-    today, old = "memory/2026-03-31.md", "memory/2020-01-01.md"
-    close = finish([scored(1, 10.0, old), scored(2, 9.9, today)], {}, PORT, today=TODAY)
-    assert [item.id for item in close] == [2, 1]
-    clear = finish([scored(1, 12.0, old), scored(2, 9.9, today)], {}, PORT, today=TODAY)
-    assert [item.id for item in clear] == [1, 2]
+    today, old = place(1, "memory/2026-03-31.md"), place(5, "memory/2020-01-01.md")
+    assert order(ranked([today, old], {1: 9.9, 5: 10.0})) == [1, 5]
+    assert order(ranked([today, old], {1: 9.9, 5: 12.0})) == [5, 1]
 
 
-def test_expressions_hold_quoted_terms_only():
-    terms = Keywords(("port", "and"), ("端口",), ("端", "口"))
-    assert passage_query(terms) == (
-        '{words headings path} : ("port" OR "and") OR '
-        '{pairs headings path} : ("端口") OR {characters} : ("端" OR "口")'
-    )
-    assert chunk_query(Keywords(characters=("端",))) == ""
+def test_expressions_hold_one_quoted_term_each():
+    terms = Keywords(("port", "and"), ("端口",), ("端",))
+    assert passage_expressions(terms) == [
+        '{words headings path} : "port"',
+        '{words headings path} : "and"',
+        '{pairs headings path} : "端口"',
+        '{characters} : "端"',
+    ]
+    assert chunk_expressions(Keywords(characters=("端",))) == []
 
 
 def file(path: str, mtime_ns: int = 5, size: int = 3) -> MemoryFile:

@@ -130,8 +130,9 @@ class Host:
             model=model,
             clock=clock or system_clock,
         )
-        host.hooks.fire_background(GatewayStart(), host.hook_context())
         try:
+            await host.agent()
+            host.hooks.fire_background(GatewayStart(), host.hook_context())
             yield host
         finally:
             await host.close()
@@ -210,19 +211,15 @@ class Host:
     def memory(self) -> MemoryBackend:
         """The memory of the default agent.
 
-        :raises MemoryBackendError: if it has none, or no session of it was opened yet and none could be made.
+        :raises MemoryBackendError: if it has none.
         """
-        agent = self._agents.get(default_agent_id(self.config))
-        if agent is None or agent.memory is None:
-            reason = (
-                "it was not opened yet"
-                if agent is None
-                else agent.memory_failure or "the slot is none"
-            )
+        agent = self._agents[default_agent_id(self.config)]
+        if agent.memory is None:
+            reason = agent.memory_failure or "the slot is none"
             raise MemoryBackendError(
                 f"the agent has no memory: {reason}",
                 where="plugins.slots.memory",
-                hint="Await host.agent() first, or select a memory plugin.",
+                hint="Select a memory plugin, such as memory-core.",
             )
         return agent.memory
 

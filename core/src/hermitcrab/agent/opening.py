@@ -10,7 +10,8 @@ from attrs import evolve
 
 from hermitcrab.agent.agent import Agent
 from hermitcrab.agent.clock import zone_of
-from hermitcrab.agent.session import SessionContext, SessionParts
+from hermitcrab.agent.parts import SessionParts
+from hermitcrab.agent.session import SessionContext
 from hermitcrab.context import EngineContext
 from hermitcrab.context.contract import has_method
 from hermitcrab.context.resolve import ResolvedEngine, resolve_engine, selected_engine_id

@@ -16,6 +16,7 @@ from hermitcrab.agent.preparation import PreparedTurn
 from hermitcrab.agent.session import AssembledContext, SessionContext
 from hermitcrab.agent.toolbox import Toolbox, run_call
 from hermitcrab.compaction.outcome import CompactionOutcome
+from hermitcrab.context.contract import DEFAULT_ENGINE_ID
 from hermitcrab.errors import ModelError, ModelOverflowError, ModelUnavailableError
 from hermitcrab.hooks import (
     AgentEnd,
@@ -68,6 +69,7 @@ class Turn:
         self._max_rounds = max_rounds
         self._emit = emit
         self._asked = False
+        self._check_between_rounds = session.parts.settings.compaction.mid_turn_precheck.enabled
         self._observer = observer or TurnObserver()
         self._usage = TokenUsage()
         self._compactions: list[CompactionOutcome] = []
@@ -120,6 +122,7 @@ class Turn:
                 system=self.prepared.system,
                 tools=self.toolbox.schemas,
                 prompt=self.prepared.prompt,
+                check=not self._asked or self._check_between_rounds,
             )
             self._tell(context.flushes, context.compactions)
             self._observer.on_request(context)
@@ -297,7 +300,7 @@ class Turn:
             text=strip_silent(text),
             session_key=self.session.log.key,
             session_id=self.session.log.session_id,
-            engine=self.session.engine.engine_id if degraded is None else "legacy",
+            engine=self.session.engine.engine_id if degraded is None else DEFAULT_ENGINE_ID,
             usage=self._usage,
             degraded=_sentences(degraded, self.prepared.degraded),
             messages=self.session.new_messages,

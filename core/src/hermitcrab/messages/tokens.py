@@ -26,6 +26,9 @@ CALL_OVERHEAD = 8
 #: What one image takes in tokens (context 4.2, version B).
 IMAGE_TOKENS = 2_000
 
+#: Fields of a tool call that providers do not show to the model as text.
+_FRAMING = frozenset({"type", "id"})
+
 #: The encodings that we use, best first, and the names of their files in a tiktoken cache folder.
 _ENCODINGS = {
     "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
@@ -133,7 +136,9 @@ class TokenCounter:
             elif kind == "image":
                 tokens += IMAGE_TOKENS
             else:
-                tokens += CALL_OVERHEAD + self.text(compact_json({**block}))
+                fields: dict[str, Any] = {**block}
+                given = {name: value for name, value in fields.items() if name not in _FRAMING}
+                tokens += CALL_OVERHEAD + self.text(compact_json(given))
         for field in ("command", "output", "summary"):
             value = message.get(field)
             if isinstance(value, str):

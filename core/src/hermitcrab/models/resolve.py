@@ -48,6 +48,8 @@ class ProviderConfigLike(Protocol):
     def models(self) -> Mapping[str, ModelEntryLike]: ...
     @property
     def timeout_seconds(self) -> float | None: ...
+    @property
+    def max_retries(self) -> int: ...
 
 
 class ModelFactory(Protocol):
@@ -159,6 +161,7 @@ def _openai_model(spec: ModelSpec, provider: ProviderConfigLike) -> ChatModel:
         api_key=provider.api_key,
         headers=provider.headers,
         timeout_s=provider.timeout_seconds or DEFAULT_TIMEOUT_S,
+        max_retries=provider.max_retries,
         context_window=entry.context_window if entry else None,
         max_tokens=entry.max_tokens if entry else None,
     )

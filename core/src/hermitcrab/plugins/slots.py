@@ -18,6 +18,12 @@ from hermitcrab.plugins.registration import PluginRegistries
 _SLOT_PATHS = {CONTEXT_ENGINES: "plugins.slots.contextEngine", MEMORY: "plugins.slots.memory"}
 _REGISTRIES = {CONTEXT_ENGINES: "context_engines", MEMORY: "memory_backends"}
 _THINGS = {CONTEXT_ENGINES: "context engine", MEMORY: "memory backend"}
+#: What turns a plugin on again, by the reason for which it is off; a limited start has no remedy but another start.
+_SWITCHES = {
+    "plugins disabled": "Set plugins.enabled to true",
+    "blocked by denylist": "Remove {} from plugins.deny",
+    "disabled in config": "Enable it: hermitcrab plugins enable {}",
+}
 
 
 def slot_diagnostics(
@@ -50,7 +56,7 @@ def _diagnostic(
         return _error(name, message, _remedy(group, name, offers))
     if record.status == "disabled":
         message = f"{path} names a plugin that is off: {record.reason}"
-        return _error(name, message, f"Enable it: hermitcrab plugins enable {name}")
+        return _error(name, message, _SWITCHES.get(record.reason, "").format(name) or None)
     registered = [each.id for each in record.registrations if each.registry == _REGISTRIES[group]]
     listed = f" (it registered: {', '.join(registered)})" if registered else ""
     message = f'{path} names a plugin that is loaded, but registered no {thing} "{name}"{listed}'
@@ -70,7 +76,7 @@ def _remedy(group: str, name: str, offers: Mapping[str, frozenset[str]]) -> str:
     return f"{install}; installed are: {', '.join(candidates) or 'none'}"
 
 
-def _error(plugin_id: str, message: str, hint: str) -> Diagnostic:
+def _error(plugin_id: str, message: str, hint: str | None) -> Diagnostic:
     return Diagnostic(
         level="error", plugin_id=plugin_id, phase="validation", message=message, hint=hint
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermitcrab.hooks.markers import hookimpl
+from hermitcrab import hookimpl
 
 if TYPE_CHECKING:
     from hermitcrab.memory import MemoryBackend, MemoryContext

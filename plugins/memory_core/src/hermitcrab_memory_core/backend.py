@@ -28,7 +28,7 @@ from hermitcrab.memory.files import Keywords, discover, keywords, read_memory
 from hermitcrab_memory_core.index import SOURCE, Index
 from hermitcrab_memory_core.indexing import index_file
 from hermitcrab_memory_core.plan import SyncPlan, plan_sync
-from hermitcrab_memory_core.ranking import combine, finish
+from hermitcrab_memory_core.ranking import rank
 from hermitcrab_memory_core.settings import Settings
 from hermitcrab_memory_core.snippets import choose
 from hermitcrab_memory_core.worker import Worker
@@ -37,8 +37,6 @@ BACKEND_ID = "memory-core"
 
 # A search waits this long for changed files to be indexed, then answers from what there is.
 _SYNC_PATIENCE_S = 10.0
-
-_MOST_RANKED = 200
 
 
 def _now() -> datetime:
@@ -219,11 +217,13 @@ class MemoryCore(MemoryBackend):
 
     def _find(self, index: Index, terms: Keywords, limit: int) -> list[Hit]:
         with index.snapshot():
-            best = combine(index.passage_scores(terms), index.chunk_scores(terms))[:_MOST_RANKED]
-            ranked = finish(
-                best,
-                index.terms_of([passage.id for passage in best]),
-                terms,
+            passage_matches = index.passage_matches(terms)
+            chunk_matches = index.chunk_matches(terms)
+            ranked = rank(
+                index.passages(passage_matches),
+                passage_matches,
+                index.chunks(chunk_matches),
+                chunk_matches,
                 today=self._clock().date(),
             )
             return choose(ranked, index.around, limit)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from hermitcrab.memory.files import (
     Chunk,
@@ -20,19 +20,19 @@ from hermitcrab.memory.files import (
     index_terms,
     passages_of,
 )
-from hermitcrab_memory_core.ranking import Score, Terms
+from hermitcrab_memory_core.ranking import Matches, Place
 from hermitcrab_memory_core.schema import connect
-from hermitcrab_memory_core.terms import chunk_query, passage_query
+from hermitcrab_memory_core.terms import chunk_expressions, passage_expressions
 
 if TYPE_CHECKING:
     pass
 
 SOURCE = "memory"
 
-# Weights of words, headings, path, pairs, characters in the score of a passage.
-_WEIGHTS = "1.0, 0.3, 0.3, 1.0, 0.1"
-_MOST_PASSAGES = 1000
-_MOST_CHUNKS = 400
+# BM25 over passages, with the weights of words, headings, path, pairs, characters; and over chunks.
+_PASSAGE_SCORE = "-bm25(passage_terms, 1.0, 0.3, 0.3, 1.0, 0.1)"
+_CHUNK_SCORE = "-bm25(chunk_terms)"
+_MOST_ROWS_PER_TERM = 2000
 
 
 @frozen
@@ -127,34 +127,21 @@ class Index:
             self._clear(path)
             self._connection.execute("DELETE FROM files WHERE path = ?", (path,))
 
-    def passage_scores(self, terms: Keywords) -> list[Score]:
-        """The passages that match best."""
-        return self._scores(
-            f"SELECT p.id, p.path, p.start_line, p.end_line, -bm25(passage_terms, {_WEIGHTS}) AS score "
-            "FROM passage_terms JOIN passages AS p ON p.id = passage_terms.rowid "
-            "WHERE passage_terms MATCH ? ORDER BY score DESC LIMIT ?",
-            passage_query(terms),
-            _MOST_PASSAGES,
-        )
+    def passage_matches(self, terms: Keywords) -> list[Matches]:
+        """For each term the passages that have it."""
+        return self._matches("passage_terms", _PASSAGE_SCORE, passage_expressions(terms))
 
-    def chunk_scores(self, terms: Keywords) -> list[Score]:
-        """The chunks that match best."""
-        return self._scores(
-            "SELECT c.id, c.path, c.start_line, c.end_line, -bm25(chunk_terms) AS score "
-            "FROM chunk_terms JOIN chunks AS c ON c.id = chunk_terms.rowid "
-            "WHERE chunk_terms MATCH ? ORDER BY score DESC LIMIT ?",
-            chunk_query(terms),
-            _MOST_CHUNKS,
-        )
+    def chunk_matches(self, terms: Keywords) -> list[Matches]:
+        """For each term the chunks that have it."""
+        return self._matches("chunk_terms", _CHUNK_SCORE, chunk_expressions(terms))
 
-    def terms_of(self, passage_ids: Sequence[int]) -> dict[int, Terms]:
-        """The terms of some passages, as they are indexed."""
-        marks = ", ".join("?" * len(passage_ids))
-        rows = self._connection.execute(
-            f"SELECT rowid, words, pairs FROM passage_terms WHERE rowid IN ({marks})",
-            tuple(passage_ids),
-        )
-        return {row[0]: Terms(f" {row[1]}", f" {row[2]}") for row in rows}
+    def passages(self, matches: Iterable[Matches]) -> dict[int, Place]:
+        """Where the passages of ``matches`` stand."""
+        return self._places("passages", matches)
+
+    def chunks(self, matches: Iterable[Matches]) -> dict[int, Place]:
+        """Where the chunks of ``matches`` stand."""
+        return self._places("chunks", matches)
 
     def around(self, passage_id: int) -> list[StoredPassage]:
         """A passage and its neighbours in the same file, in order."""
@@ -176,10 +163,50 @@ class Index:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
-    def _scores(self, statement: str, expression: str, limit: int) -> list[Score]:
-        if not expression:
-            return []
-        return [Score(*row) for row in self._connection.execute(statement, (expression, limit))]
+    def _matches(self, table: str, score: str, expressions: Sequence[str]) -> list[Matches]:
+        rows = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        matches = [self._match(table, score, expression, rows) for expression in expressions]
+        found = {row for match in matches for row in match.scores}
+        return [
+            match
+            if match.matching == len(match.scores)
+            else evolve(match, scores=self._completed(table, score, expression, match, found))
+            for expression, match in zip(expressions, matches, strict=True)
+        ]
+
+    def _match(self, table: str, score: str, expression: str, rows: int) -> Matches:
+        best = self._connection.execute(
+            f"SELECT rowid, {score} AS score FROM {table} WHERE {table} MATCH ? "
+            "ORDER BY score DESC LIMIT ?",
+            (expression, _MOST_ROWS_PER_TERM),
+        )
+        scores = dict(best.fetchall())
+        matching = len(scores)
+        if matching == _MOST_ROWS_PER_TERM:
+            matching = self._connection.execute(
+                f"SELECT count(*) FROM {table} WHERE {table} MATCH ?", (expression,)
+            ).fetchone()[0]
+        return Matches(rows, matching, scores)
+
+    def _completed(
+        self, table: str, score: str, expression: str, match: Matches, found: set[int]
+    ) -> dict[int, float]:
+        """The scores of a common term also in the rows that were found for the other terms."""
+        rows = self._connection.execute(
+            f"SELECT rowid, {score} FROM {table} WHERE {table} MATCH ? "
+            "AND rowid IN (SELECT value FROM json_each(?))",
+            (expression, json.dumps(list(found - match.scores.keys()))),
+        )
+        return {**match.scores, **dict(rows.fetchall())}
+
+    def _places(self, table: str, matches: Iterable[Matches]) -> dict[int, Place]:
+        ids = {row for match in matches for row in match.scores}
+        rows = self._connection.execute(
+            f"SELECT id, path, start_line, end_line FROM {table} "
+            "WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(ids)),),
+        )
+        return {row[0]: Place(*row) for row in rows}
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

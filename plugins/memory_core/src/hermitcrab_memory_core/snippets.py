@@ -9,7 +9,7 @@ from attrs import frozen
 
 from hermitcrab.memory import Hit
 from hermitcrab_memory_core.index import SOURCE, StoredPassage
-from hermitcrab_memory_core.ranking import Score
+from hermitcrab_memory_core.ranking import Ranked
 
 MAX_CHARACTERS = 700
 
@@ -25,7 +25,7 @@ class Snippet:
 
 
 def choose(
-    ranked: Iterable[Score], around: Callable[[int], list[StoredPassage]], limit: int
+    ranked: Iterable[Ranked], around: Callable[[int], list[StoredPassage]], limit: int
 ) -> list[Hit]:
     """The first ``limit`` hits; a passage that an earlier hit has shown already is no hit of its own."""
     hits: list[Hit] = []
@@ -33,13 +33,13 @@ def choose(
     for item in ranked:
         if len(hits) == limit:
             break
-        if item.id in shown:
+        if item.place.id in shown:
             continue
-        part = snippet(item.id, around(item.id), shown)
+        part = snippet(item.place.id, around(item.place.id), shown)
         shown |= part.ids
         hits.append(
             Hit(
-                path=item.path,
+                path=item.place.path,
                 start_line=part.start_line,
                 end_line=part.end_line,
                 score=item.score,

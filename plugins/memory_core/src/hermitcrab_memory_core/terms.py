@@ -1,30 +1,26 @@
-"""From a query to expressions of FTS5: quoted terms only, never the text itself."""
+"""From a query to expressions of FTS5, one for each term: quoted terms only, never the text itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from hermitcrab.memory.files import Keywords
 
-_MOST_TERMS = 64
+# Of a longer query, the first terms of each kind count.
+_MOST_TERMS = 40
 
 
-def passage_query(terms: Keywords) -> str:
-    """Any term may match: words in text, headings and path; CJK in columns of its own."""
-    return " OR ".join(
-        [
-            *_group("words headings path", terms.words),
-            *_group("pairs headings path", terms.pairs),
-            *_group("characters", terms.characters),
-        ]
-    )
+def passage_expressions(terms: Keywords) -> list[str]:
+    """Words in text, headings and path; CJK in columns of its own."""
+    return [
+        *_expressions("words headings path", terms.words),
+        *_expressions("pairs headings path", terms.pairs),
+        *_expressions("characters", terms.characters),
+    ]
 
 
-def chunk_query(terms: Keywords) -> str:
-    """The same over whole chunks; empty where a query has single CJK characters only."""
-    return " OR ".join([*_group("words", terms.words), *_group("pairs", terms.pairs)])
+def chunk_expressions(terms: Keywords) -> list[str]:
+    """The same over whole chunks, which have no column for single CJK characters."""
+    return [*_expressions("words", terms.words), *_expressions("pairs", terms.pairs)]
 
 
-def _group(columns: str, terms: Iterable[str]) -> list[str]:
-    quoted = [f'"{term}"' for term in list(terms)[:_MOST_TERMS]]
-    return [f"{{{columns}}} : ({' OR '.join(quoted)})"] if quoted else []
+def _expressions(columns: str, terms: tuple[str, ...]) -> list[str]:
+    return [f'{{{columns}}} : "{term}"' for term in terms[:_MOST_TERMS]]

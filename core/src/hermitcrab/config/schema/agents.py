@@ -80,12 +80,6 @@ class CompactionConfig:
     keep_recent_tokens: Annotated[int, Range(above=0)] = field(
         default=20_000, metadata=about("How many tokens of the newest messages stay as they are.")
     )
-    max_history_share: Annotated[float, Range(minimum=0.1, maximum=0.9)] = field(
-        default=0.5,
-        metadata=about(
-            "The share of the window that history may take when old messages are dropped."
-        ),
-    )
     custom_instructions: str | None = field(
         default=None, metadata=about("What summaries should also heed.")
     )

@@ -24,29 +24,18 @@ _SENTENCE_END = re.compile(r"[.!?;][\"')\]]?\s+|[。！？；]")
 class Passage:
     """A unit of a file: lines counted from 1, both ends included.
 
-    ``before`` and ``after`` are the texts of its neighbours, empty at the ends of the file; ``headings`` are the
-    headings that it stands under, the outermost first.
+    ``headings`` are the headings that it stands under, the outermost first.
     """
 
     start_line: int
     end_line: int
     text: str
     headings: tuple[str, ...] = ()
-    before: str = ""
-    after: str = ""
 
 
 def passages_of(text: str) -> list[Passage]:
     """The passages of a Markdown text in order; every line that is not blank is in one."""
-    units = list(_with_headings(_units(text.split("\n"))))
-    return [
-        evolve(
-            unit,
-            before=units[index - 1].text if index else "",
-            after=units[index + 1].text if index + 1 < len(units) else "",
-        )
-        for index, unit in enumerate(units)
-    ]
+    return list(_with_headings(_units(text.split("\n"))))
 
 
 def _units(lines: list[str]) -> Iterator[Passage]:

@@ -1,0 +1,38 @@
+"""What a session works with; the host makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from hermitcrab.config import AgentSettings
+from hermitcrab.hooks.dispatcher import HookDispatcher
+from hermitcrab.messages.tokens import TokenCounter
+from hermitcrab.models.contract import ChatModel
+
+
+@frozen(kw_only=True)
+class SessionParts:
+    """What a session works with besides its transcript and its engine.
+
+    ``flush_model`` and ``summary_model`` are set where config names models of their own for that work.
+    """
+
+    settings: AgentSettings
+    workspace: Path
+    flush_lock: Path
+    zone: tzinfo
+    counter: TokenCounter
+    hooks: HookDispatcher
+    history_limit: int | None
+    citations: str
+    flush_model: ChatModel | None = None
+    summary_model: ChatModel | None = None
+    memory: Any = None
+    on_degraded: Callable[[str, str, str | None], None] = field(
+        default=lambda key, engine, reason: None
+    )
