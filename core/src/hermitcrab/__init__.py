@@ -5,6 +5,7 @@ Importing this package is cheap: every public name is loaded when it is first us
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from hermitcrab.hooks import hookimpl
 
 __all__ = ["Host", "__version__", "hookimpl", "load_config", "register_context_engine"]
+
+# What a library logs is for its user's handlers; nothing is printed outside of the command line.
+logging.getLogger("hermitcrab").addHandler(logging.NullHandler())
 
 _HOMES = {
     "Host": "hermitcrab.agent.host",

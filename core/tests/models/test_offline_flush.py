@@ -8,6 +8,7 @@ from hermitcrab.messages import assistant, tool_result, user
 from hermitcrab.messages.text import tool_calls_of
 from hermitcrab.messages.types import Message
 from hermitcrab.models import ChatReply, ChatRequest, OfflineModel, ToolSchema
+from hermitcrab.sessions.context import SUMMARY_LEAD_IN, wrapped_summary
 
 WRITE = ToolSchema("write", "Write a file.", {"type": "object"})
 PROMPT = "Memory flush. Append durable notes to memory/2026-01-05.md or reply NO_REPLY."
@@ -140,6 +141,16 @@ async def test_recalled_memories_are_not_captured_again() -> None:
     recalled = "<relevant-memories>\nI always drink tea.\n</relevant-memories>\nI moved to Lisbon."
     quoted = assistant("- We decided on port 8443. (memory/2026-01-01.md#L3-L4)")
     assert await bullets(user(recalled), quoted) == ["I moved to Lisbon."]
+
+
+async def test_the_summary_of_compacted_messages_is_not_noted_again() -> None:
+    """The messages behind a summary had their own flush; notes of it would repeat them, headings and all."""
+    summary = wrapped_summary(
+        SUMMARY_LEAD_IN, "## Decisions\n- We decided on port 8474 for the proxy."
+    )
+    talk = user("We decided to use tabs.")
+    assert await bullets(user(summary), talk) == ["We decided to use tabs."]
+    assert await bullets(talk, user(f"Look:\n{summary}")) != ["We decided to use tabs."]
 
 
 async def test_repeated_lines_are_noted_once() -> None:

@@ -142,7 +142,17 @@ async def test_the_stream_says_the_same_as_the_whole_answer() -> None:
     assert "".join(deltas) == reply.text == (await OfflineModel().complete(request)).text
 
 
-async def test_the_offline_model_names_itself_and_has_no_window() -> None:
+async def test_the_offline_model_names_itself_and_needs_no_configured_window() -> None:
     model = OfflineModel()
     assert model.id == "offline/extractive"
-    assert await model.context_window() is None
+    assert await model.context_window() == 32_000
+
+
+async def test_a_statement_is_noted_rather_than_looked_for_in_vain() -> None:
+    """Somebody who tells a fact has not asked anything."""
+    request = ChatRequest(messages=[user("We chose port 5437 for staging.")])
+    assert "Noted" in (await OfflineModel().complete(request)).text
+    chinese = ChatRequest(messages=[user("预发布数据库用 5437 端口。")])
+    assert "记下了" in (await OfflineModel().complete(chinese)).text
+    question = ChatRequest(messages=[user("Which port did we choose?")])
+    assert "found nothing" in (await OfflineModel().complete(question)).text

@@ -105,6 +105,19 @@ def test_the_words_of_fts5_have_their_rarity_taken_out_again(tmp_path):
         assert all(weight / rarity > 0.5 for weight in weights(match).values())
 
 
+def test_a_word_of_very_many_passages_still_counts_beside_a_rarer_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("hermitcrab_memory_core.index._MOST_ROWS_PER_TERM", 5)
+    index = Index(tmp_path / "memory.sqlite", chunk_tokens=400, chunk_overlap=80)
+    index.replace(file("memory/a.md"), "- one theme\n" * 50, "hash", 0)
+    index.replace(file("memory/b.md"), "- the theme chosen by the selector of this page", "hash", 0)
+    theme, selector = index.passage_matches(keywords("theme selector"))
+    index.close()
+    [both] = selector.scores
+    assert theme.matching == 51
+    assert both in theme.scores
+    assert len(theme.scores) == 6
+
+
 def test_decay_reorders_near_ties_only():
     today, old = place(1, "memory/2026-03-31.md"), place(5, "memory/2020-01-01.md")
     assert order(ranked([today, old], {1: 9.9, 5: 10.0})) == [1, 5]

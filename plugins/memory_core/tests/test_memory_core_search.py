@@ -65,16 +65,6 @@ async def test_words_some_lines_apart_still_count_together(memory, note):
     assert (await memory.search("theme selector")).hits[0].path == "memory/a.md"
 
 
-async def test_a_word_of_very_many_passages_still_counts_beside_a_rarer_one(
-    memory, note, monkeypatch
-):
-    monkeypatch.setattr("hermitcrab_memory_core.index._MOST_ROWS_PER_TERM", 5)
-    note("memory/a.md", "- theme\n\n" * 50)
-    note("memory/b.md", "- selector\n")
-    note("memory/c.md", "- the theme of a much longer remark is the selector of this page\n")
-    assert (await memory.search("theme selector")).hits[0].path == "memory/c.md"
-
-
 async def test_a_question_in_natural_language_finds_its_answer(memory, note):
     note(
         "MEMORY.md",

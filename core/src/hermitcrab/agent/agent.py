@@ -113,8 +113,12 @@ def make_folders(*folders: Path) -> None:
     :raises HermitcrabError: if one cannot be created.
     """
     for folder in folders:
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # mkdir(parents=True) would give the parents the default mode.
+            for path in reversed(missing):
+                path.mkdir(exist_ok=True, mode=0o700)
+            folder.mkdir(exist_ok=True)
         except OSError as error:
             raise HermitcrabError(
                 f"the folder cannot be created: {error.strerror or error}",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -47,6 +48,20 @@ def parse_command(text: str) -> tuple[str, str] | None:
         return None
     name, _, arguments = stripped[1:].partition(" ")
     return (name.lower(), arguments.strip()) if name.replace("-", "").isalnum() else None
+
+
+def plain_text(text: str) -> str:
+    """The text without the slash that keeps it from being a command."""
+    return text.strip()[1:] if text.strip().startswith("//") else text
+
+
+def unknown_command(name: str, arguments: str, known: Iterable[str]) -> str | None:
+    """What to say to ``/name`` if it was meant as a command; other text with a slash goes to the model."""
+    near = get_close_matches(name, list(known), n=1)
+    if not near and arguments:
+        return None
+    meant = f" Did you mean /{near[0]}?" if near else ""
+    return f"There is no command /{name}.{meant} /help lists them; to say this to the model, begin with //."
 
 
 def all_commands(plugin_commands: Mapping[str, Any]) -> dict[str, ChatCommand]:

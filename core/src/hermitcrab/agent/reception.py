@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 
 from hermitcrab.agent.agent import Agent
-from hermitcrab.agent.commands import CommandCall, parse_command, run_command
+from hermitcrab.agent.commands import (
+    CommandCall,
+    parse_command,
+    plain_text,
+    run_command,
+    unknown_command,
+)
 from hermitcrab.agent.events import Emit, Reply
 from hermitcrab.agent.preparation import RefusedTurn, prepare_turn, wanted_model
 from hermitcrab.agent.prompt import INTRODUCTION, PromptParts, build_system_prompt
@@ -95,7 +101,9 @@ class Reception:
         command = await self._command(session, message)
         if command is not None:
             return command
-        reply = await self._run(session, message, provenance, emit)
+        reply = await self._run(
+            session, evolve(message, text=plain_text(message.text)), provenance, emit
+        )
         return await self._deliver(session, message, reply)
 
     async def _announce(self, session: SessionContext, message: InboundMessage) -> Reply | None:
@@ -132,9 +140,11 @@ class Reception:
         if parsed is None:
             return None
         name, arguments = parsed
-        command = self._host.commands().get(name)
+        commands = self._host.commands()
+        command = commands.get(name)
         if command is None:
-            return None
+            hint = unknown_command(name, arguments, commands)
+            return None if hint is None else self._plain_reply(session, hint)
         call = CommandCall(name=name, arguments=arguments, session=session, host=self._host)
         text = await run_command(command, call)
         current = await self._host.open_session(session.log.key)

@@ -67,7 +67,13 @@ class AppendOnlyDailyFile:
         from filelock import FileLock, Timeout
 
         self.lock_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = FileLock(str(self.lock_path), timeout=LOCK_TIMEOUT_S, thread_local=False)
+        lock = FileLock(
+            str(self.lock_path),
+            timeout=LOCK_TIMEOUT_S,
+            mode=0o600,
+            thread_local=False,
+            fallback_to_soft=False,
+        )
         try:
             with lock:
                 return self._append_locked(scrub_text(text))

@@ -106,4 +106,4 @@ class ChatModel(ABC):
 
     async def close(self) -> None:
         """Release connections; called once when the host closes."""
-        return None
+        return

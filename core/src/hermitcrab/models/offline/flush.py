@@ -39,6 +39,8 @@ _TARGET = re.compile(r"\bmemory/\d{4}-\d{2}-\d{2}\.md")
 _TIME_LINE = re.compile(r"current time:([^\n]{0,200})", re.IGNORECASE)
 _CLOCK = re.compile(r"(?<!\d)(\d{1,2}):(\d{2})(?!\d)(?::\d{2})?\s{0,2}([ap]m)?", re.IGNORECASE)
 _CITATION = re.compile(r"[\w/.-]{1,200}\.md#L\d+")
+#: The tag of a compaction's summary stands within this many characters of its message.
+_SUMMARY_LEAD_CHARACTERS = 300
 _RECALLED = ("<relevant-memories>", "</relevant-memories>")
 #: The cost, in thirds of a token, of a sentence that says something: 12 Latin or 4 CJK characters.
 _SHORT = 12
@@ -123,10 +125,17 @@ def _heading(prompt: str) -> str:
 
 def durable_lines(messages: Sequence[Message]) -> list[str]:
     """The lines of a conversation worth searching for later, in its order, at most 40."""
-    notes = _without_repeats(_notes(messages))
+    notes = _without_repeats(_notes(_without_summary(messages)))
     # Among lines of equal worth the newest stay: the older ones had an earlier flush.
     ranked = sorted(range(len(notes)), key=lambda index: (-notes[index].worth, -index))
     return [notes[index].text for index in sorted(ranked[:MAX_BULLETS])]
+
+
+def _without_summary(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages without the summary that stands for compacted ones: those had an earlier flush."""
+    text = text_of(messages[0]).rstrip() if messages else ""
+    begins = "\n<summary>\n" in text[:_SUMMARY_LEAD_CHARACTERS]
+    return messages[1:] if begins and text.endswith("\n</summary>") else messages
 
 
 def _notes(messages: Sequence[Message]) -> Iterator[_Note]:

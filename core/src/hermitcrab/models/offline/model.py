@@ -17,6 +17,8 @@ from hermitcrab.models.offline.summary import merge, summarise
 from hermitcrab.models.offline.turn import MEMORY_TOOL, MemoryQuery, take_turn
 
 _PROVIDER, _NAME = "offline", "extractive"
+#: Tokens; what a model is given where nobody says otherwise (design 7).
+CONTEXT_WINDOW = 32_000
 _DELTA = re.compile(r"\s*\S+\s*")
 
 
@@ -32,6 +34,10 @@ class OfflineModel(ChatModel):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         return await asyncio.to_thread(_reply, request)
+
+    async def context_window(self) -> int | None:
+        """As large as any: only ``agents.defaults.contextTokens`` limits it."""
+        return CONTEXT_WINDOW
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[TextDelta | ChatReply]:
         reply = await self.complete(request)

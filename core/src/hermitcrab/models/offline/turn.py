@@ -16,8 +16,10 @@ from hermitcrab.models.contract import ChatRequest
 from hermitcrab.models.offline.text import (
     cut,
     is_chinese,
+    is_question,
     keywords,
     prose_lines,
+    sentences,
     without_repeats,
 )
 
@@ -54,6 +56,7 @@ class _Phrases:
     memory: str
     conversation: str
     nothing: str
+    noted: str
     unavailable: str
     about: str
 
@@ -62,6 +65,7 @@ _ENGLISH = _Phrases(
     memory="From memory:",
     conversation="From this conversation:",
     nothing="I found nothing about this.",
+    noted="Noted: it stays in this conversation, and I can quote it when you ask.",
     unavailable="Memory could not be searched: {reason}",
     about="This is the offline model: it quotes what it finds and does not reason.",
 )
@@ -69,6 +73,7 @@ _CHINESE = _Phrases(
     memory="记忆中的相关内容：",
     conversation="本次对话中的相关内容：",
     nothing="没有找到相关内容。",
+    noted="记下了：这句话留在本次对话中，之后可以问我。",
     unavailable="无法搜索记忆：{reason}",
     about="这是离线模型：只引用找到的内容，不做推理。",
 )
@@ -118,7 +123,8 @@ def _answer(
     if quotes:
         parts.append("\n".join([lead, *(_quoted(line) for line in quotes)]))
     else:
-        parts.append(phrases.nothing)
+        asks = any(map(is_question, sentences(question)))
+        parts.append(phrases.nothing if asks else phrases.noted)
     return "\n\n".join([*parts, phrases.about])
 
 
@@ -158,7 +164,11 @@ def _conversation_lines(messages: Iterable[Message]) -> list[_Line]:
         for message in messages
         if message["role"] in ("user", "assistant", "compactionSummary", "branchSummary")
     ]
-    own = (_ENGLISH.about, _CHINESE.about, _ENGLISH.nothing, _CHINESE.nothing)
+    own = {
+        text
+        for phrases in (_ENGLISH, _CHINESE)
+        for text in (phrases.about, phrases.nothing, phrases.noted)
+    }
     lines = without_repeats([line for text in texts for line in prose_lines(text)])
     return [_Line(line) for line in lines if line not in own]
 
