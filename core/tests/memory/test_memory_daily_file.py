@@ -168,10 +168,12 @@ workspace, path, lock, name = sys.argv[1:]
 daily = AppendOnlyDailyFile(Path(workspace), path, Path(lock))
 for number in range(20):
     daily.append(f"## {name} {number}\\n- from {name} {number}\\n- shared\\n")
+for number in range(200):
+    daily.append(f"- both know {number}")
 """
 
 
-def test_two_processes_lose_nothing(daily: AppendOnlyDailyFile):
+def test_two_processes_lose_nothing_and_repeat_nothing(daily: AppendOnlyDailyFile):
     """C66: of two flushes at once, one was lost."""
     places = [str(daily.workspace), daily.path, str(daily.lock_path)]
     command = [sys.executable, "-c", APPEND_MANY, *places]
@@ -181,3 +183,19 @@ def test_two_processes_lose_nothing(daily: AppendOnlyDailyFile):
     for name in ("a", "b"):
         for number in range(20):
             assert text.count(f"## {name} {number}\n- from {name} {number}\n- shared\n") == 1
+    for number in range(200):
+        assert text.count(f"- both know {number}\n") == 1
+
+
+def test_a_statement_is_not_said_again_under_a_later_hour() -> None:
+    """C67: each flush sees the end of what the one before it saw, under a heading of its own."""
+    statement = "- the staging database listens on port 5437"
+    existing = f"## 10:00\n{statement}\n"
+    assert addition(existing, f"## 11:00\n{statement}\n") == ""
+    assert addition(existing, f"## 11:00\n{statement}\n- it was moved\n") == (
+        "\n## 11:00\n- it was moved\n"
+    )
+
+
+def test_a_short_item_under_a_new_heading_is_news() -> None:
+    assert "- done" in addition("## Build\n- done\n", "## Tests\n- done\n")

@@ -130,7 +130,7 @@ async def test_progress_is_told(place):
     assert told == [(1, 3, "memory/a.md"), (2, 3, "memory/b.md"), (3, 3, "memory/c.md")]
 
 
-async def test_concurrent_syncs_share_one_and_a_forced_one_is_queued(place, monkeypatch):
+async def test_concurrent_syncs_share_one_and_a_forced_one_is_queued(place):
     """A force that arrived during another sync was once lost (memory 3.10)."""
     memory = place.open()
     os.utime(place.write("MEMORY.md", "a\n"), ns=(1, 1))
@@ -140,6 +140,18 @@ async def test_concurrent_syncs_share_one_and_a_forced_one_is_queued(place, monk
     assert first is second
     assert (first.reason, first.indexed) == ("one", 1)
     assert (forced.reason, forced.indexed) == ("three", 1)
+
+
+async def test_a_forced_sync_begins_after_the_one_under_way(place):
+    memory = place.open()
+    for name in "abc":
+        place.write(f"memory/{name}.md", name)
+    order: list[str] = []
+    await asyncio.gather(
+        memory.sync("one", progress=lambda *step: order.append("one")),
+        memory.sync("two", force=True, progress=lambda *step: order.append("two")),
+    )
+    assert order == ["one"] * 3 + ["two"] * 3
 
 
 async def test_cancelling_one_caller_leaves_the_sync_to_the_others(place):
@@ -244,6 +256,26 @@ async def test_damage_inside_an_open_index_is_repaired(place):
     assert not result.degraded
     assert any(".corrupt-" in name for name in place.siblings())
     assert (await memory.status()).files == 40
+
+
+async def test_damage_in_the_middle_of_a_sync_costs_no_file(place, monkeypatch):
+    memory = place.open()
+    for name in "abc":
+        place.write(f"memory/{name}.md", f"- port {name}\n")
+    replace, failures = Index.replace, []
+
+    def fails_once(index, file, *arguments):
+        if file.path == "memory/b.md" and not failures:
+            error = sqlite3.DatabaseError("database disk image is malformed")
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            failures.append(error)
+            raise error
+        return replace(index, file, *arguments)
+
+    monkeypatch.setattr(Index, "replace", fails_once)
+    await memory.sync("cli")
+    assert failures
+    assert (await memory.status()).files == 3
 
 
 async def test_an_index_of_another_version_is_set_aside_and_rebuilt(place):

@@ -80,7 +80,7 @@ async def run_command(command: ChatCommand, call: CommandCall) -> str:
 
 
 async def _compact(call: CommandCall) -> str:
-    outcome = await call.host.compact(call.session.log.key, instructions=call.arguments or None)
+    outcome = await call.host.compact_now(call.session, call.arguments or None)
     return describe_compaction(outcome)
 
 
@@ -98,10 +98,9 @@ def describe_compaction(outcome: CompactionOutcome) -> str:
 
 
 async def _new(call: CommandCall) -> str:
-    key = call.session.log.key
-    await call.host.reset(key, reason=call.name)
+    await call.host.reset_now(call.session, call.name)
     if call.arguments:
-        reply = await call.host.continue_turn(key, call.arguments)
+        reply = await call.host.continue_turn(call.session.log.key, call.arguments)
         return reply.text
     return "A new conversation begins. The old one is kept on disk."
 

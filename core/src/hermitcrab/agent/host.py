@@ -188,14 +188,25 @@ class Host:
         return await self._reception.answer(self._inbound(key, text))
 
     async def compact(self, key: str, *, instructions: str | None = None) -> CompactionOutcome:
-        """Compact a session now (context 6.6)."""
-        context = await self._opener.open(self.store_key(key))
+        """Compact a session now, once its running turn is over (context 6.6)."""
+        stored = self.store_key(key)
+        async with self._reception.turn(stored):
+            return await self.compact_now(await self._opener.open(stored), instructions)
+
+    async def compact_now(
+        self, context: SessionContext, instructions: str | None
+    ) -> CompactionOutcome:
+        """Compact a session that the caller holds, such as from a chat command."""
         return await self._reception.compact(context, instructions)
 
-    async def reset(self, key: str, *, reason: str = "new") -> SessionContext:
-        """Begin a new session id under a key; the old transcript is kept."""
+    async def reset(self, key: str, *, reason: str = "new") -> None:
+        """Begin a new session id under a key, once its running turn is over; the old transcript is kept."""
         stored = self.store_key(key)
-        old = await self._opener.open(stored)
+        async with self._reception.turn(stored):
+            await self.reset_now(await self._opener.open(stored), reason)
+
+    async def reset_now(self, old: SessionContext, reason: str) -> SessionContext:
+        """Begin a new session id in place of one that the caller holds."""
         await old.fire(
             BeforeReset(
                 session_file=str(old.log.file),
@@ -203,7 +214,7 @@ class Host:
                 reason=reason,
             )
         )
-        return await self._opener.start_new(stored, old, reason)
+        return await self._opener.start_new(old.log.key, old, reason)
 
     # -- parts --------------------------------------------------------------------------------
 

@@ -75,10 +75,14 @@ class Reception:
     ) -> Reply:
         """Answer one message."""
         key = self._host.resolve_key(message)
-        async with self._turns[key]:
+        async with self.turn(key):
             return await self.answer(
                 evolve(message, session_key=key), provenance=provenance, emit=emit
             )
+
+    def turn(self, key: str) -> asyncio.Lock:
+        """What holds a session for one turn."""
+        return self._turns[key]
 
     async def answer(
         self,

@@ -17,7 +17,7 @@ from hermitcrab.agent.session import AssembledContext, SessionContext
 from hermitcrab.agent.toolbox import Toolbox, run_call
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.context.contract import DEFAULT_ENGINE_ID
-from hermitcrab.errors import ModelError, ModelOverflowError, ModelUnavailableError
+from hermitcrab.errors import ModelOverflowError, ModelUnavailableError
 from hermitcrab.hooks import (
     AgentEnd,
     BeforeAgentFinalize,
@@ -171,7 +171,7 @@ class Turn:
         except ModelOverflowError as error:
             report.ended(error)
             raise
-        except ModelError as error:
+        except Exception as error:
             report.ended(error)
             await self._append_broken("".join(pieces), "error", str(error))
             raise

@@ -100,11 +100,15 @@ class AppendOnlyDailyFile:
         return os.open(target, flags, 0o600)
 
 
+#: A unit of this many characters means the same under any heading.
+_STANDS_ALONE = 30
+
+
 def addition(existing: str, payload: str) -> str:
     """What to append to ``existing`` so that it says all that ``payload`` says, without saying anything twice.
 
-    A section under a heading that the file does not have is new as a whole. Of everything else, list items,
-    paragraphs and fenced blocks that stand in the file already are left out, and headings that this leaves bare.
+    List items, paragraphs and fenced blocks that stand in the file already are left out, and headings that this
+    leaves bare. Short ones count as new under a heading that the file does not have: what they say depends on it.
     """
     known = [line.rstrip() for line in existing.split("\n")]
     lines = [line.rstrip() for line in payload.replace("\r\n", "\n").split("\n")]
@@ -132,13 +136,20 @@ class _Section:
     units: list[list[str]] = field(factory=list)
 
     def missing_from(self, known: Sequence[str]) -> list[str]:
-        if self.heading is not None and self.heading not in known:
-            return [self.heading, *(line for unit in self.units for line in unit)]
-        fresh = [unit for unit in self.units if unit == [""] or not _contains(known, unit)]
+        is_new = self.heading is not None and self.heading not in known
+        fresh = [unit for unit in self.units if not self._says_again(unit, known, is_new)]
+        if is_new and not self.units:
+            return [self.heading or ""]
         if all(unit == [""] for unit in fresh):
             return []
         heading = [] if self.heading is None else [self.heading]
         return [*heading, *(line for unit in fresh for line in unit)]
+
+    def _says_again(self, unit: list[str], known: Sequence[str], is_new: bool) -> bool:
+        """Under a new heading only what is long enough to mean the same anywhere counts as said."""
+        if unit == [""] or (is_new and sum(map(len, unit)) < _STANDS_ALONE):
+            return False
+        return _contains(known, unit)
 
 
 def _sections(lines: Sequence[str]) -> Iterator[_Section]:

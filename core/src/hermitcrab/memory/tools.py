@@ -74,9 +74,6 @@ class Cooldown:
         self._until = self.clock() + self.seconds
         self._error = error
 
-    def clear(self) -> None:
-        self._until, self._error = -math.inf, None
-
     def error(self) -> str | None:
         """The failure that is still cooling down, if any."""
         return self._error if self.clock() < self._until else None
@@ -116,8 +113,6 @@ async def run_memory_search(
         if cooldown is not None:
             cooldown.start(message)
         return _dump(_unavailable(message))
-    if cooldown is not None:
-        cooldown.clear()
     return _dump(_search_payload(result, cites(citations, session_key)))
 
 

@@ -186,7 +186,7 @@ class MemoryCore(MemoryBackend):
         progress: Progress | None,
     ) -> SyncReport:
         if running is not None:
-            pass
+            await asyncio.wait([running])
         return await self._run_sync(reason, force=True, progress=progress)
 
     async def _run_sync(self, reason: str, *, force: bool, progress: Progress | None) -> SyncReport:
