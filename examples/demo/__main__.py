@@ -17,10 +17,11 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from examples.demo.page import print_page
-from examples.demo.story import Story, tell
 from hermitcrab.agent.replay import ReplayProgress
 from hermitcrab.errors import HermitcrabError
+
+from .page import print_page
+from .story import Story, tell
 
 
 @click.command()
@@ -36,7 +37,7 @@ def main(as_json: bool, keep: Path | None) -> None:
 
     Needs no network and leaves nothing behind, unless told to keep it. Exits with 1 if an answer is missing.
     """
-    _print_anything()
+    _tolerate_narrow_encodings()
     try:
         with _home(keep) as home:
             story = _told(home)
@@ -51,7 +52,7 @@ def main(as_json: bool, keep: Path | None) -> None:
     sys.exit(0 if story.proved else 1)
 
 
-def _print_anything() -> None:
+def _tolerate_narrow_encodings() -> None:
     """Have an output that cannot show Chinese print question marks rather than fail."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
@@ -91,7 +92,7 @@ def _told(home: Path) -> Story:
 
 def _next_steps(keep: Path | None) -> str:
     command = _command()
-    kept = f"Sessions and memory are in {keep}.\n" if keep is not None else ""
+    kept = "" if keep is None else f"Sessions and memory are in {keep} (HERMITCRAB_HOME={keep}).\n"
     return (
         f"{kept}Next: read README.md, talk to it with `{command} chat`,"
         f" or try a conversation of yours: `{command} replay FILE`."

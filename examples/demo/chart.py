@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-from examples.demo.story import TurnRecord
 from hermitcrab.memory.flush import FlushOutcome
+
+from .story import TurnRecord
 
 TURNS_PER_BAR = 3
 FLUSH_MARK = "✎"

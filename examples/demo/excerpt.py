@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")
 _BULLET = re.compile(r"^\s*[-*]\s+")
+_CITATION = re.compile(r"\s+\([^()\s]+#L\d+(?:-L\d+)?\)$")
 
 
 def answer_in(reply: str, expect: Sequence[str]) -> str:
     """The fewest sentences in a row of one line of ``reply`` that hold most of the expected words.
 
-    An ellipsis stands where something of the line is left out.
+    An ellipsis stands where something of the line is left out, other than its citation.
     """
-    lines = [_BULLET.sub("", line) for line in reply.splitlines() if line.strip()]
+    lines = [_bare(line) for line in reply.splitlines() if line.strip()]
     if not lines:
         return ""
     line = max(lines, key=lambda text: _count(text, expect))
@@ -32,6 +33,10 @@ def answer_in(reply: str, expect: Sequence[str]) -> str:
     )
     text = " ".join(sentences[first : last + 1])
     return f"{'… ' if first else ''}{text}{' …' if last + 1 < len(sentences) else ''}"
+
+
+def _bare(line: str) -> str:
+    return _CITATION.sub("", _BULLET.sub("", line.rstrip()))
 
 
 def _count(text: str, words: Sequence[str]) -> int:

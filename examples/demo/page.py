@@ -11,19 +11,21 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from examples.demo.chart import COMPACTION_MARK, FLUSH_MARK, TURNS_PER_BAR, axis, bars, draw
-from examples.demo.excerpt import answer_in
-from examples.demo.questions import Answer
-from examples.demo.story import Story, TurnRecord
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.memory.flush import FlushOutcome
+
+from .chart import COMPACTION_MARK, FLUSH_MARK, TURNS_PER_BAR, axis, bars, draw
+from .excerpt import answer_in
+from .questions import Answer
+from .story import Story, TurnRecord
 
 #: Wider than this, lines are hard to read.
 WIDEST = 110
 #: From this width on, the two tables stand side by side.
-_SIDE_BY_SIDE = 78
+_SIDE_BY_SIDE = 80
 #: What a line of the chart needs beside its bar.
 _CHART_MARGIN = 26
+_NARROWEST_BAR = 12
 
 _QUIET = "dim"
 _FLUSH = "green"
@@ -84,28 +86,28 @@ def _section(title: str, body: RenderableType) -> Iterator[RenderableType]:
 
 def _chart(story: Story, width: int) -> RenderableType:
     window = int(story.report["contextWindow"])
-    cells = width - _CHART_MARGIN
+    cells = max(_NARROWEST_BAR, width - _CHART_MARGIN)
     lines: list[Text] = []
     for bar in bars(story.turns, story.fixed_tokens):
         used, left, free = draw(bar, window, cells)
-        lines.append(
-            Text.assemble(
-                (f"{bar.label:>7} ", _QUIET),
-                (used, "cyan"),
-                (left, _QUIET),
-                (f"{free}▏", _QUIET),
-                f"{bar.end_tokens:>6,} ",
-                *[(mark, _FLUSH if mark == FLUSH_MARK else _COMPACTION) for mark in bar.marks],
-            )
+        line = Text.assemble(
+            (f"{bar.label:>7} ", _QUIET),
+            (used, "cyan"),
+            (left, _QUIET),
+            (f"{free}▏", _QUIET),
+            f"{bar.end_tokens:>6,} ",
+            *[(mark, _FLUSH if mark == FLUSH_MARK else _COMPACTION) for mark in bar.marks],
         )
+        line.rstrip()
+        lines.append(line)
     scale = Text(f"{'turns':>7} {axis(window, cells)} tokens", _QUIET)
     legend = Text.assemble(
         ("█", "cyan"),
-        f" tokens at the end of these {TURNS_PER_BAR} turns  ",
+        f" after these {TURNS_PER_BAR} turns   ",
         ("░", _QUIET),
-        " their peak before compaction  ",
+        " before compaction   ",
         (FLUSH_MARK, _FLUSH),
-        " flush  ",
+        " flush   ",
         (COMPACTION_MARK, _COMPACTION),
         " compaction",
         style=_QUIET,
@@ -120,7 +122,7 @@ def _tables(story: Story, width: int) -> RenderableType:
     compactions, flushes = _compactions(story), _flushes(story)
     if width < _SIDE_BY_SIDE:
         return Group(compactions, Text(), flushes)
-    grid = Table.grid(padding=(0, 4, 0, 0))
+    grid = Table.grid(padding=(0, 3, 0, 0))
     grid.add_row(compactions, flushes)
     return grid
 
@@ -143,8 +145,8 @@ def _compactions(story: Story) -> Table:
     table.add_column("turn", justify="right")
     table.add_column("tokens", justify="right", no_wrap=True)
     table.add_column("messages", justify="right")
-    table.add_column("ids", justify="right")
-    table.add_column("summary by")
+    table.add_column("identifiers", justify="right")
+    table.add_column("mode")
     for turn, mark in marks:
         table.add_row(*_compaction_row(turn, mark))
     return table
@@ -206,8 +208,8 @@ def _history(answer: Answer) -> Text:
     gone = not answer.left_in_window
     return Text.assemble(
         ("proof   ", _QUIET),
-        f"{said}, compacted away in turn {answer.compacted_in},   ",
-        ("✓ not in the window at the end", _GOOD)
+        f"{said}, compacted away in turn {answer.compacted_in}   ",
+        ("✓ gone from the window", _GOOD)
         if gone
         else (f"✗ still in the window: {', '.join(answer.left_in_window)}", _BAD),
     )

@@ -9,7 +9,6 @@ from typing import Any
 
 from attrs import frozen
 
-from examples.demo.questions import Answer, Question, ask, load_questions
 from hermitcrab import Host
 from hermitcrab.agent.events import Compacted, Flushed
 from hermitcrab.agent.replay import ReplayOptions, ReplayProgress, replay
@@ -20,6 +19,8 @@ from hermitcrab.messages.text import text_of
 from hermitcrab.sessions.context import message_of
 from hermitcrab.sessions.format import Entry, parse_time
 from hermitcrab.sessions.reading import read_transcript
+
+from .questions import Answer, Question, ask, load_questions
 
 CONVERSATION = Path(__file__).with_name("conversation.jsonl")
 WINDOW = 8_000
@@ -117,13 +118,18 @@ def _config() -> Config:
 
 
 def _record_of(progress: ReplayProgress) -> TurnRecord:
-    marks: list[FlushOutcome | CompactionOutcome] = []
-    for event in progress.events:
-        if isinstance(event, Flushed):
-            marks.append(event.outcome)
-        elif isinstance(event, Compacted) and event.outcome.compacted:
-            marks.append(event.outcome)
-    return TurnRecord(turn=progress.turn, tokens=progress.window_tokens, marks=tuple(marks))
+    outcomes = (
+        event.outcome for event in progress.events if isinstance(event, Flushed | Compacted)
+    )
+    return TurnRecord(
+        turn=progress.turn,
+        tokens=progress.window_tokens,
+        marks=tuple(
+            outcome
+            for outcome in outcomes
+            if isinstance(outcome, FlushOutcome) or outcome.compacted
+        ),
+    )
 
 
 def trace(

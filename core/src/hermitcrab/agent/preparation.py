@@ -84,11 +84,9 @@ async def prepare_turn(
         *(answer.append_system_context for answer in sources),
     )
     framing = [answer for answer in (around, *sources) if answer is not None]
-    text = _joined(
-        *(answer.prepend_context for answer in framing),
-        prompt,
-        *(answer.append_context for answer in framing),
-    )
+    before = [answer.prepend_context for answer in framing]
+    behind = [answer.append_context for answer in framing]
+    text = _joined(*before, prompt, *behind) if any((*before, *behind)) else prompt
     refusal = await _gate(session, prompt, system)
     if refusal is not None:
         return RefusedTurn(text=refusal)

@@ -26,7 +26,7 @@ from hermitcrab.agent.recording import (
 from hermitcrab.agent.session import AssembledContext, SessionContext
 from hermitcrab.agent.toolbox import run_call
 from hermitcrab.agent.turn import Turn, TurnObserver
-from hermitcrab.config import Config, agent_settings
+from hermitcrab.config import Config
 from hermitcrab.errors import HermitcrabError
 from hermitcrab.messages.build import user
 from hermitcrab.messages.pairing import find_faults
@@ -250,6 +250,8 @@ async def replay(
     *,
     home: Path,
     config: Config,
+    plugins: Sequence[tuple[str, Any]] = (),
+    safe_mode: bool = False,
     on_start: Callable[[ReplayStart], None] = lambda start: None,
     on_turn: Callable[[ReplayProgress], None] = lambda progress: None,
 ) -> dict[str, Any]:
@@ -267,7 +269,14 @@ async def replay(
     adjusted = replay_config(config, options)
     model = RecordedModel(build_model(options.model, config.models.providers))
     started = time.monotonic()
-    async with Host.open(home=home, config=adjusted, model=model, clock=clock) as host:
+    async with Host.open(
+        home=home,
+        config=adjusted,
+        model=model,
+        plugins=plugins,
+        clock=clock,
+        safe_mode=safe_mode,
+    ) as host:
         session = await host.begin_session(key)
         degraded = session.engine.degradation()
         on_start(
@@ -285,10 +294,7 @@ async def replay(
             on_turn(ReplayProgress(number, len(turns), driver.measurements.current, tuple(events)))
         memory = await _memory_size(host, agent_id)
         total_ms = (time.monotonic() - started) * 1000
-        report = _report(options, contents, turns, driver, memory, total_ms)
-        if report["contextWindow"] == 0:
-            report["contextWindow"] = agent_settings(adjusted, agent_id).context_tokens or 0
-        return report
+        return _report(options, contents, turns, driver, memory, total_ms)
 
 
 def _chosen(turns: list[RecordedTurn], options: ReplayOptions) -> list[RecordedTurn]:
@@ -333,7 +339,7 @@ def _report(
         },
         "engine": session.engine.engine_id if degraded is None else "legacy",
         "degraded": None if degraded is None else f"{degraded.reason}. {degraded.hint}",
-        "contextWindow": measured.window,
+        "contextWindow": measured.window or session.window,
         "turns": sum(turn.user is not None for turn in turns),
         "peakTokens": measured.peak,
         "overflows": measured.overflows,

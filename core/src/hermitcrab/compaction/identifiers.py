@@ -16,27 +16,34 @@ MINIMUM_LENGTH = 4
 #: A longer identifier would be a text of its own.
 MAXIMUM_LENGTH = 512
 REDACTED = "[redacted credential]"
+_REDACTION = "[redacted"
 
 _EXTENSIONS = (
     "bash|bat|bin|c|cc|cfg|conf|cpp|cs|css|csv|db|diff|dll|doc|docx|env|exe|gif|go|gz|h|hpp|html|ini|ipynb|java|jpeg|"
     "jpg|js|json|jsonl|jsx|kt|lock|log|lua|md|mjs|parquet|patch|pdf|php|pl|png|proto|ps1|py|pyi|r|rb|rs|scala|sh|sql|"
     "sqlite|svg|swift|tar|tex|tf|toml|ts|tsv|tsx|txt|vue|wasm|whl|xlsx|xml|yaml|yml|zip|zsh"
 )
+#: Letters of scripts without spaces: an identifier may stand right behind or before one.
+_HAN = "\u2e80-\u2fff\u3005-\u3007\u3021-\u3029\u3031-\u9fff\ua000-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff10-\uff5a\uff66-\uff9f"
+_WORD = f"[^\\W{_HAN}]"
+_START, _END = f"(?<!{_WORD})", f"(?!{_WORD})"
+_NAME = f"(?:{_WORD}|[.@+-])"
+_HAN_NAME = f"(?:[\\w.@+-]){{0,80}}(?<=[{_HAN}])\\.(?:{_EXTENSIONS}){_END}"
 _PATTERN = re.compile(
-    r"(?P<url>https?://[^\s<>\"'`，。；、）】」]{1,500})"
-    r"|(?P<uuid>\b[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}\b)"
-    r"|(?P<windows>\b[A-Za-z]:\\[^\s\"'`<>|*?]{2,260})"
-    r"|(?P<posix>(?<![\w.~/:-])~?/[\w.@+-]{1,255}(?:/[\w.@+-]{1,255}){1,40})"
-    r"|(?P<ticket>\b[A-Z][A-Z0-9]{1,9}-[0-9]{1,8}\b)"
-    r"|(?P<port>(?<![\w.-])[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?:[0-9]{2,5}\b(?![.\d]))"
-    r"|(?P<file>(?<![\w./-])(?:[\w.@+-]{1,255}/){0,40}[\w@+-][\w.@+-]{0,254}\.(?:"
-    + _EXTENSIONS
-    + r")\b(?![\w.-]*/))"
-    r"|(?P<hex>\b(?=[0-9A-Fa-f]*[0-9])(?=[0-9A-Fa-f]*[A-Fa-f])[0-9A-Fa-f]{8,128}\b)"
-    r"|(?P<digits>(?<![\w.])[0-9]{6,40}(?![\w]|\.[0-9]))"
+    rf"(?P<url>https?://[^\s<>\"'`{_HAN}\u3001\u3002\u3008-\u3011\uff00-\uff0f\uff1a-\uff20]{{1,500}})"
+    rf"|(?P<uuid>{_START}[0-9A-Fa-f]{{8}}(?:-[0-9A-Fa-f]{{4}}){{3}}-[0-9A-Fa-f]{{12}}{_END})"
+    rf"|(?P<windows>{_START}[A-Za-z]:\\[^\s\"'`<>|*?{_HAN}\u3001\u3002\uff00-\uff0f\uff1a-\uff20]{{2,260}})"
+    rf"|(?P<posix>{_START}(?<![.~/:@+-])~?(?:/[\w.@+-]{{1,255}}(?=/)){{1,40}}/(?:{_HAN_NAME}|{_NAME}{{1,255}}))"
+    rf"|(?P<ticket>{_START}[A-Z][A-Z0-9]{{1,9}}-[0-9]{{1,8}}{_END})"
+    rf"|(?P<port>{_START}(?<![.-])[A-Za-z0-9](?:[A-Za-z0-9._-]{{0,252}}[A-Za-z0-9])?:[0-9]{{2,5}}{_END}(?!\.[0-9]))"
+    rf"|(?P<file>{_START}(?<![./@+-])(?:{_NAME}{{1,255}}/){{0,40}}(?:{_WORD}|[@+-]){_NAME}{{0,254}}"
+    rf"\.(?:{_EXTENSIONS}){_END}(?!{_NAME}{{0,255}}/))"
+    rf"|(?P<named>(?<![{_HAN}])[{_HAN}]{_HAN_NAME})"
+    rf"|(?P<hex>{_START}(?<![0-9]\.)(?:0[xX])?(?=[0-9]{{0,128}}[A-Fa-f])[0-9A-Fa-f]{{8,128}}{_END})"
+    rf"|(?P<digits>{_START}(?<!\.)[0-9]{{6,40}}{_END}(?!\.[0-9]))"
 )
 _TIME = re.compile(r"[0-9]{1,2}:[0-9]{2}")
-_TRAILING = ".,;:!?)]}>'\"`*_，。；：！？）】」"
+_TRAILING = ".,;:!?)]}>'\"`*"
 
 _CREDENTIAL = re.compile(
     r"\b(?:sk|pk|rk)[-_](?:[A-Za-z0-9_-]{16,200})"
@@ -47,6 +54,7 @@ _CREDENTIAL = re.compile(
     r"|\beyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{5,2000}"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[A-Za-z0-9+/=\s]{0,10000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
     r"|(?i:(?<=bearer )[A-Za-z0-9._~+/-]{16,2000}=*)"
+    r"|(?<=://)[^\s:/@]{1,64}:[^\s/@]{3,200}(?=@)"
 )
 _NAMED_SECRET = re.compile(
     r"(?i)\b((?:[a-z0-9]{1,30}[_-]){0,3}(?:password|passwd|secret|token|api[_-]?key|access[_-]?key)"
@@ -66,13 +74,22 @@ def extract_identifiers(text: str) -> list[str]:
     """Identifiers in the order in which they appear, each once; credential-shaped strings are none."""
     found: dict[str, str] = {}
     for match in _PATTERN.finditer(redact(text)):
-        value = match.group().rstrip(_TRAILING)
-        if not MINIMUM_LENGTH <= len(value) <= MAXIMUM_LENGTH or REDACTED in value:
+        value = _without_punctuation(match.group())
+        if not MINIMUM_LENGTH <= len(value) <= MAXIMUM_LENGTH or _REDACTION in value:
             continue
         if match.lastgroup == "port" and _TIME.fullmatch(value):
             continue
         found.setdefault(normal_form(value), value)
     return list(found.values())
+
+
+def _without_punctuation(value: str) -> str:
+    """Without what ends a sentence or a quotation; a closing bracket stays where the value opens it."""
+    while value and value[-1] in _TRAILING:
+        if value[-1] == ")" and value.count("(") >= value.count(")"):
+            break
+        value = value[:-1]
+    return value
 
 
 def _is_hex(identifier: str) -> bool:
@@ -94,21 +111,39 @@ def _stands_in(text: str, identifier: str) -> bool:
     wanted = normal_form(identifier)
     start = text.find(wanted)
     while start >= 0:
-        end = start + len(wanted)
-        before = text[start - 1] if start else " "
-        after = text[end] if end < len(text) else " "
-        if not (before.isalnum() and wanted[0].isalnum() and before.isascii()) and not (
-            after.isalnum() and wanted[-1].isalnum() and after.isascii()
-        ):
+        if _is_whole(text, start, start + len(wanted)):
             return True
         start = text.find(wanted, start + 1)
     return False
 
 
+def _is_whole(text: str, start: int, end: int) -> bool:
+    """Whether ``text[start:end]`` is no part of a longer word, number or path."""
+    before, after = text[start - 1 : start], text[end : end + 2]
+    first, last = text[start], text[end - 1]
+    if first in "/~" and before and (_is_word(before) or before in ".~/:@+-"):
+        return False
+    if _is_word(first) and _is_word(before):
+        return False
+    is_path = first in "/~" or text[start + 1 : start + 3] == ":\\"
+    if is_path and after[:1] in ("/", "\\", "-") and _is_word(after[1:]):
+        return False
+    return not (_is_word(last) and _is_word(after[:1]))
+
+
+def _is_word(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character == "_")
+
+
 def select_identifiers(
-    newest_first: Sequence[str], everything: Iterable[str], *, limit: int, counter: TokenCounter
+    newest_first: Sequence[str],
+    everything: Iterable[str],
+    *,
+    limit: int,
+    characters: int,
+    counter: TokenCounter,
 ) -> IdentifierSelection:
-    """Those that must stand in the summary: as many as fit ``limit`` tokens, newest first (design 7).
+    """Those that must stand in the summary: as many as fit ``limit`` tokens and ``characters``, newest first (design 7).
 
     :param newest_first: candidates, in order of preference.
     :param everything: all identifiers of what is summarised; those not required are the others.
@@ -116,10 +151,12 @@ def select_identifiers(
     required: dict[str, str] = {}
     left = limit
     for identifier in newest_first:
-        cost = counter.text(f"- {identifier}\n") + 1
-        if normal_form(identifier) in required or cost > left:
+        line = f"- {identifier}\n"
+        cost = counter.text(line) + 1
+        if normal_form(identifier) in required or cost > left or len(line) > characters:
             continue
         left -= cost
+        characters -= len(line)
         required[normal_form(identifier)] = identifier
     others = {normal_form(one): one for one in (*newest_first, *everything)}
     return IdentifierSelection(

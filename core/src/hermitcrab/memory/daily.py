@@ -138,7 +138,7 @@ class _Section:
     def missing_from(self, known: Sequence[str]) -> list[str]:
         is_new = self.heading is not None and self.heading not in known
         fresh = [unit for unit in self.units if not self._says_again(unit, known, is_new)]
-        if is_new and not self.units:
+        if is_new and all(unit == [""] for unit in self.units):
             return [self.heading or ""]
         if all(unit == [""] for unit in fresh):
             return []

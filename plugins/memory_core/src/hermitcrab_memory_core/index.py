@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
@@ -23,9 +22,6 @@ from hermitcrab.memory.files import (
 from hermitcrab_memory_core.ranking import Matches, Place
 from hermitcrab_memory_core.schema import connect
 from hermitcrab_memory_core.terms import chunk_expressions, passage_expressions
-
-if TYPE_CHECKING:
-    pass
 
 SOURCE = "memory"
 

@@ -60,7 +60,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Only one process at a time may switch to WAL and create tables.
-    if True:
+    with FileLock(f"{path}.lock", timeout=30, mode=0o600):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         return _open(path)
 

@@ -1,0 +1,6 @@
+import click
+
+
+@click.command("config")
+def config_command() -> None:
+    """x"""

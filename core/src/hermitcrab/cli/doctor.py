@@ -1,0 +1,6 @@
+import click
+
+
+@click.command("doctor")
+def doctor_command() -> None:
+    """x"""

@@ -1,0 +1,6 @@
+import click
+
+
+@click.command("init")
+def init_command() -> None:
+    """x"""

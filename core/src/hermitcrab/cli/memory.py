@@ -1,0 +1,6 @@
+import click
+
+
+@click.command("memory")
+def memory_command() -> None:
+    """x"""

@@ -1,0 +1,6 @@
+import click
+
+
+@click.command("plugins")
+def plugins_command() -> None:
+    """x"""

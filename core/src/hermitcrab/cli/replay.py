@@ -1,0 +1,6 @@
+import click
+
+
+@click.command("replay")
+def replay_command() -> None:
+    """x"""

@@ -1,0 +1,6 @@
+import click
+
+
+@click.command("sessions")
+def sessions_command() -> None:
+    """x"""
