@@ -47,7 +47,7 @@ def main(as_json: bool, keep: Path | None) -> None:
         click.echo(json.dumps(story.record(), ensure_ascii=False, indent=2))
     else:
         # Not even FORCE_COLOR puts escape codes into a pipe or a file.
-        console = Console(force_terminal=None if sys.stdout.isatty() else False, highlight=False)
+        console = Console(force_terminal=sys.stdout.isatty(), highlight=False)
         print_page(console, story, next_steps=_next_steps(keep))
     sys.exit(0 if story.proved else 1)
 
@@ -72,15 +72,14 @@ def _home(keep: Path | None) -> Iterator[Path]:
 
 def _told(home: Path) -> Story:
     """The story, told behind a progress bar."""
-    console = Console(stderr=True)
     with Progress(
         TextColumn("Replaying"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("turns"),
-        console=console,
+        console=Console(stderr=True),
         transient=True,
-        disable=not console.is_terminal,
+        disable=not sys.stderr.isatty(),
     ) as bar:
         task = bar.add_task("replay", total=None)
 

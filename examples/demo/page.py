@@ -112,7 +112,8 @@ def _chart(story: Story, width: int) -> RenderableType:
         " compaction",
         style=_QUIET,
     )
-    return Group(*lines, scale, Text(), legend)
+    reserve = Text("A quarter of so small a window stays free for the model's answer.", _QUIET)
+    return Group(*lines, scale, Text(), legend, reserve)
 
 
 # -- the tables -----------------------------------------------------------------------------------

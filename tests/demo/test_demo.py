@@ -63,6 +63,13 @@ def text_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
+def kept_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    scratch = tmp_path_factory.mktemp("kept")
+    kept = scratch / "kept"
+    return run_demo(scratch / "run", "--keep", str(kept), COLUMNS="60"), kept
+
+
+@pytest.fixture(scope="module")
 def story(json_run: Run) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(json_run.out)
     return loaded
@@ -158,10 +165,13 @@ def test_the_page_shows_what_the_report_says(text_run: Run, story: dict[str, Any
         assert way_on in " ".join(text_run.out.split())
 
 
-def test_a_narrow_terminal_gets_the_tables_one_below_the_other(tmp_path: Path) -> None:
-    run = run_demo(tmp_path, COLUMNS="60")
+def test_a_narrow_terminal_gets_the_tables_one_below_the_other(kept_run: tuple[Run, Path]) -> None:
+    run, _ = kept_run
+    lines = run.out.splitlines()
     assert run.code == 0
-    assert max(cell_len(line) for line in run.out.splitlines()) <= 60
+    assert max(cell_len(line) for line in lines) <= 60
+    titles = [line.rstrip() for line in lines if line.startswith(("⇣ ", "✎ "))]
+    assert [title[0] for title in titles] == ["⇣", "✎"]
 
 
 def test_a_word_that_memory_does_not_know_is_marked_and_fails_the_demo(tmp_path: Path) -> None:
@@ -177,13 +187,14 @@ def test_a_word_that_memory_does_not_know_is_marked_and_fails_the_demo(tmp_path:
     assert "✓ 5437" in run.out
 
 
-def test_keep_leaves_sessions_and_memory_in_the_folder_that_it_names(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    run = run_demo(tmp_path / "run", "--keep", str(kept), COLUMNS="80")
-    assert run.code == 0
+def test_keep_leaves_sessions_and_memory_in_the_folder_that_it_names(
+    kept_run: tuple[Run, Path],
+) -> None:
+    run, kept = kept_run
     assert run.left_behind == []
     assert list((kept / "workspace" / "memory").glob("2026-10-*.md"))
     assert list((kept / "agents" / "main" / "sessions").glob("*.jsonl"))
+    assert "HERMITCRAB_HOME=" in run.out
 
 
 def test_keep_refuses_a_folder_that_holds_something(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermitcrab.errors import ModelOverflowError, ModelUnavailableError
+from hermitcrab.errors import ModelOverflowError, ModelRequestError, ModelUnavailableError
 from hermitcrab.messages import assistant, user
 
 MAIN = "agent:main:main"
@@ -112,7 +112,7 @@ async def test_a_failing_flush_never_costs_the_reply(open_host, crab):
 
 async def test_a_failing_summary_never_costs_the_reply(open_host, crab):
     model = crab.ScriptedModel("Here.", window=16_000)
-    model.failing |= dict.fromkeys(("summarise", "merge"), ModelUnavailableError("down"))
+    model.failing |= dict.fromkeys(("summarise", "merge"), ModelRequestError("refused"))
     async with open_host(model) as host:
         await _fill(host)
         reply = await host.send(MAIN, "Where were we?")

@@ -232,7 +232,7 @@ class TestPluginPolicy:
         assert is_default(resolved)
         assert resolved.degraded is not None
         assert "disabled in config" in resolved.degraded.reason
-        assert "hermitcrab plugins enable owner" in resolved.degraded.hint
+        assert "Enable the plugin 'owner'" in resolved.degraded.hint
         assert records == []
 
     async def test_a_plugin_that_was_never_loaded_is_judged_by_the_engine_id(

@@ -89,7 +89,7 @@ def test_no_chunk_exceeds_the_budget(text: str, tokens: int, overlap: int):
 
 
 @given(TEXTS, st.integers(1, 60), st.integers(0, 60))
-def test_every_character_of_every_line_is_in_a_chunk(text: str, tokens: int, overlap: int):
+def test_every_visible_character_of_every_line_is_in_a_chunk(text: str, tokens: int, overlap: int):
     chunks = chunk_markdown(text, tokens=tokens, overlap=overlap)
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -97,7 +97,7 @@ def test_every_character_of_every_line_is_in_a_chunk(text: str, tokens: int, ove
         having = [chunk for chunk in chunks if chunk.start_line <= number <= chunk.end_line]
         assert having
         pieces = "".join(chunk.text for chunk in having)
-        assert all(pieces.count(character) >= line.count(character) for character in set(line))
+        assert all(pieces.count(letter) >= line.count(letter) for letter in set(line) - set(" \t"))
 
 
 @given(TEXTS)

@@ -12,7 +12,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
+import hermitcrab_memory_core
 from hermitcrab.config.schema import MemorySearchConfig
 from hermitcrab.config.schema.agents import ChunkingConfig
 from hermitcrab.errors import MemoryBackendError
@@ -383,6 +385,35 @@ async def test_closing_twice_is_fine_and_waits_for_a_sync(place):
 
 async def test_a_backend_that_was_never_used_closes(place):
     await place.open().close()
+
+
+async def test_an_index_that_another_process_holds_is_an_error_that_says_so(place, monkeypatch):
+    monkeypatch.setattr("hermitcrab_memory_core.schema._LOCK_TIMEOUT_S", 0.05)
+    place.index_path.parent.mkdir(parents=True)
+    with (
+        FileLock(f"{place.index_path}.lock"),
+        pytest.raises(MemoryBackendError, match="Another process"),
+    ):
+        await place.open().search("port")
+
+
+def test_the_plugin_registers_its_factory_under_its_id(place):
+    registered = {}
+
+    class Registry:
+        def register(self, backend_id, factory):
+            registered[backend_id] = factory
+
+    hermitcrab_memory_core.register_memory_backends(Registry())
+    context = MemoryContext(
+        agent_id="main",
+        workspace=place.workspace,
+        home=place.workspace.parent,
+        index_path=place.index_path,
+        logger=logging.getLogger("test"),
+    )
+    assert isinstance(registered["memory-core"](context), MemoryCore)
+    assert not place.index_path.exists()
 
 
 INDEX_AND_SEARCH = """

@@ -17,7 +17,7 @@ from hermitcrab.errors import HermitcrabError
 from hermitcrab.memory.contract import MemoryBackend, MemoryContext
 from hermitcrab.plugins.host import PluginHost
 from hermitcrab.sessions.entries import SessionEntries
-from hermitcrab.sessions.log import Sessions
+from hermitcrab.sessions.sessions import Sessions
 from hermitcrab.sessions.transcript import JsonlTranscriptStore
 
 logger = logging.getLogger("hermitcrab.agent")

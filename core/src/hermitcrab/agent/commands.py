@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,13 @@ from attrs import frozen
 
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.compaction.outcome import CompactionOutcome
-from hermitcrab.errors import ConfigError
+from hermitcrab.errors import ConfigError, HermitcrabError
 from hermitcrab.models.resolve import parse_model
 
 if TYPE_CHECKING:
     from hermitcrab.agent.host import Host
+
+logger = logging.getLogger("hermitcrab.agent")
 
 
 @frozen(kw_only=True)
@@ -74,9 +77,28 @@ def all_commands(plugin_commands: Mapping[str, Any]) -> dict[str, ChatCommand]:
 
 
 async def run_command(command: ChatCommand, call: CommandCall) -> str:
-    """Run a command of either kind, synchronous or not."""
-    answer = command.run(call)
-    return await answer if inspect.isawaitable(answer) else answer
+    """Run a command of either kind, synchronous or not; a foreign failure becomes the answer.
+
+    :raises HermitcrabError: what the command itself ran into, such as a model that fails.
+    """
+    try:
+        answer = command.run(call)
+        return await answer if inspect.isawaitable(answer) else answer
+    except HermitcrabError:
+        raise
+    except Exception as error:
+        owner = call.host.plugins.registries.commands.owner_of(command.name)
+        logger.warning(
+            "the command /%s of %s failed",
+            command.name,
+            owner or "the core",
+            exc_info=True,
+            extra={
+                "session_key": call.session.log.key,
+                "plugin_id": (owner or "").removeprefix("plugin:") or None,
+            },
+        )
+        return f"/{command.name} failed: {type(error).__name__}: {error}"
 
 
 async def _compact(call: CommandCall) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from attrs import evolve
 
 from hermitcrab.agent.session import AssembledContext, SessionContext, prompt_of
 from hermitcrab.messages.types import Message
@@ -28,8 +31,9 @@ class Session:
     async def start(cls, host: Host, context: SessionContext) -> Session:
         """A handle that is ready for a turn."""
         setup = await host.set_up(context)
-        context.begin_turn()
-        return cls(host, context, setup)
+        session = cls(host, context, setup)
+        session._begin_turn()
+        return session
 
     @property
     def key(self) -> str:
@@ -67,4 +71,9 @@ class Session:
     async def end_turn(self) -> None:
         """Let the engine take in the turn, sync memory, tell plugins, and make the turn durable."""
         await self._host.end_turn(self._context)
-        self._context.begin_turn()
+        self._begin_turn()
+
+    def _begin_turn(self) -> None:
+        context = self._context
+        context.hook_context = evolve(context.hook_context, run_id=uuid.uuid4().hex)
+        context.begin_turn()

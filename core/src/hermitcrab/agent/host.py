@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,7 @@ class Host:
 
     async def stream(
         self, key: str, text: str, *, provenance: Mapping[str, Any] | None = None
-    ) -> AsyncIterator[TurnEvent]:
+    ) -> AsyncGenerator[TurnEvent, None]:
         """The events of a turn as they happen; the last one is the :class:`Reply`.
 
         Leaving the loop early cancels the answer; the turn so far is kept.
@@ -328,10 +328,11 @@ class Host:
         return await describe_session(self, context)
 
     async def close(self) -> None:
-        """Wait for what runs in the background, then release everything."""
-        await self.hooks.fire(GatewayStop(reason="close"), self.hook_context())
+        """End the turns that still run, wait for what runs in the background, then release everything."""
+        await self._reception.end_turns()
         await self._reception.close()
         await self.hooks.close()
+        await self.hooks.fire(GatewayStop(reason="close"), self.hook_context())
         await self._opener.close()
         for agent in self._agents.values():
             await agent.close()
@@ -341,7 +342,7 @@ class Host:
         self.plugins.close()
         await asyncio.to_thread(self.health.close)
 
-    async def set_up(self, context: SessionContext, prompt: str = "") -> TurnSetup:
+    async def set_up(self, context: SessionContext, prompt: str | None = None) -> TurnSetup:
         """The model, the tools and the system prompt of a session's next turn."""
         return await self._reception.set_up(context, prompt)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from hermitcrab.agent.agent import Agent
+from hermitcrab.agent.agent import Agent, workspace_of
 from hermitcrab.agent.clock import zone_of
 from hermitcrab.agent.parts import SessionParts
 from hermitcrab.agent.session import SessionContext
@@ -21,7 +21,12 @@ from hermitcrab.sessions.keys import agent_id_of
 from hermitcrab.sessions.log import SessionLog
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hermitcrab.agent.host import Host
+    from hermitcrab.config import Config
+    from hermitcrab.context.registry import HostEngineRegistry
+    from hermitcrab.plugins.host import PluginHost
 
 logger = logging.getLogger("hermitcrab.agent")
 
@@ -132,21 +137,13 @@ class SessionOpener:
 
     async def _engine(self, agent: Agent, log: SessionLog) -> ResolvedEngine:
         host = self._host
-        slot = host.config.plugins.slots.context_engine
-        context = EngineContext(
+        resolved = await resolve_for(
+            agent.agent_id,
             config=host.config,
-            plugin_config=host.plugins.plugin_config(selected_engine_id(slot)),
-            agent_id=agent.agent_id,
-            workspace=agent.workspace,
             home=host.home,
-            logger=logging.getLogger("hermitcrab.context"),
-        )
-        resolved = await resolve_engine(
-            host.engines,
-            slot,
-            context,
-            default_context=evolve(context, plugin_config=host.plugins.plugin_config("legacy")),
-            plugin_refusal=self._refusal,
+            plugins=host.plugins,
+            engines=host.engines,
+            workspace=agent.workspace,
         )
         if log.items() and has_method(resolved.engine, "bootstrap"):
             await self._bootstrap(resolved, log)
@@ -166,7 +163,38 @@ class SessionOpener:
                 extra={"session_key": log.key},
             )
 
-    def _refusal(self, plugin_id: str) -> str | None:
-        """Why a plugin may not run, or ``None``."""
-        record = self._host.plugins.records.get(plugin_id)
+
+async def resolve_for(
+    agent_id: str,
+    *,
+    config: Config,
+    home: Path,
+    plugins: PluginHost,
+    engines: HostEngineRegistry,
+    workspace: Path | None = None,
+) -> ResolvedEngine:
+    """Make the engine that a session of an agent gets.
+
+    :raises ContextEngineError: the default engine is needed and missing or broken.
+    """
+    slot = config.plugins.slots.context_engine
+    context = EngineContext(
+        config=config,
+        plugin_config=plugins.plugin_config(selected_engine_id(slot)),
+        agent_id=agent_id,
+        workspace=workspace or workspace_of(config, agent_id, home),
+        home=home,
+        logger=logging.getLogger("hermitcrab.context"),
+    )
+
+    def refusal(plugin_id: str) -> str | None:
+        record = plugins.records.get(plugin_id)
         return record.reason if record is not None and record.status == "disabled" else None
+
+    return await resolve_engine(
+        engines,
+        slot,
+        context,
+        default_context=evolve(context, plugin_config=plugins.plugin_config("legacy")),
+        plugin_refusal=refusal,
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.errors import HookError
 from hermitcrab.hooks import (
+    AgentStart,
     AgentTurnPrepare,
     BeforeAgentRun,
     BeforeAgentStart,
@@ -43,10 +44,14 @@ class RefusedTurn:
 
 @frozen(kw_only=True)
 class ModelWish:
-    """The model that plugins want for this turn, ``provider/name`` or only one of the two."""
+    """The model that plugins want for this turn, ``provider/name`` or only one of the two.
+
+    ``older`` is the whole answer of the older hook that covers model and prompts at once.
+    """
 
     provider: str | None = None
     model: str | None = None
+    older: AgentStart | None = None
 
     def applied_to(self, reference: str | None) -> str | None:
         """The reference to use in place of the configured one."""
@@ -57,20 +62,36 @@ class ModelWish:
         return f"{provider}/{name}" if provider and name else reference
 
 
-async def wanted_model(session: SessionContext, prompt: str) -> ModelWish:
-    """Ask plugins which model answers."""
-    choice = await session.fire(BeforeModelResolve(prompt=prompt))
-    if choice is None:
-        return ModelWish()
-    return ModelWish(provider=choice.provider_override, model=choice.model_override)
+async def wanted_model(session: SessionContext, prompt: str | None) -> ModelWish:
+    """Ask plugins which model answers; without a prompt no run begins, so the older hook is not asked."""
+    choice = await session.fire(BeforeModelResolve(prompt=prompt or ""))
+    older = None if prompt is None else await _older_answer(session, prompt)
+    answers = [answer for answer in (choice, older) if answer is not None]
+    return ModelWish(
+        provider=_first(answer.provider_override for answer in answers),
+        model=_first(answer.model_override for answer in answers),
+        older=older,
+    )
+
+
+async def _older_answer(session: SessionContext, prompt: str) -> AgentStart | None:
+    history = [item.message for item in session.log.items()]
+    run_id = session.hook_context.run_id
+    answer: AgentStart | None = await session.fire(
+        BeforeAgentStart(prompt=prompt, messages=history, run_id=run_id)
+    )
+    return answer
+
+
+def _first(values: Iterable[str | None]) -> str | None:
+    return next((value for value in values if value is not None), None)
 
 
 async def prepare_turn(
-    session: SessionContext, prompt: str, system: str
+    session: SessionContext, prompt: str, system: str, older: AgentStart | None = None
 ) -> PreparedTurn | RefusedTurn:
     """Fire the hooks that shape the prompts, then the gate. Explicit hooks win over the older one (sessions 6.8)."""
     history = [item.message for item in session.log.items()]
-    older = await session.fire(BeforeAgentStart(prompt=prompt, messages=history))
     around = await session.fire(AgentTurnPrepare(prompt=prompt, messages=history))
     built = await session.fire(BeforePromptBuild(prompt=prompt, messages=history))
     sources = [answer for answer in (built, older) if answer is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from hermitcrab.agent.commands import (
 from hermitcrab.agent.events import Emit, Reply
 from hermitcrab.agent.preparation import RefusedTurn, prepare_turn, wanted_model
 from hermitcrab.agent.prompt import INTRODUCTION, PromptParts, build_system_prompt
+from hermitcrab.agent.running import RunningTurns
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.agent.toolbox import Toolbox
 from hermitcrab.agent.tools import ToolContext
@@ -28,6 +29,7 @@ from hermitcrab.agent.turn import Turn
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.errors import HermitcrabError
 from hermitcrab.hooks import (
+    AgentStart,
     BeforeAgentReply,
     InboundClaim,
     MessageReceived,
@@ -50,11 +52,15 @@ _KINDS = frozenset({"external_user", "inter_session", "internal_system"})
 
 @frozen(kw_only=True)
 class TurnSetup:
-    """A session that is ready for a turn: its agent, its model's window, the tools and the system prompt."""
+    """A session that is ready for a turn: its agent, its model's window, the tools and the system prompt.
+
+    ``older`` is what plugins answered to the older hook ``before_agent_start``.
+    """
 
     agent: Agent
     toolbox: Toolbox
     system: str
+    older: AgentStart | None = None
 
 
 class Reception:
@@ -62,7 +68,7 @@ class Reception:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turns = RunningTurns()
         self._syncs: set[asyncio.Task[None]] = set()
         self.sync_error: str | None = None
 
@@ -75,14 +81,19 @@ class Reception:
     ) -> Reply:
         """Answer one message."""
         key = self._host.resolve_key(message)
-        async with self.turn(key):
-            return await self.answer(
-                evolve(message, session_key=key), provenance=provenance, emit=emit
-            )
+        with self._turns.counted():
+            async with self.turn(key):
+                return await self.answer(
+                    evolve(message, session_key=key), provenance=provenance, emit=emit
+                )
 
     def turn(self, key: str) -> asyncio.Lock:
         """What holds a session for one turn."""
-        return self._turns[key]
+        return self._turns.lock(key)
+
+    async def end_turns(self) -> None:
+        """Cancel the turns that still run; what they said so far is kept."""
+        await self._turns.end()
 
     async def answer(
         self,
@@ -98,6 +109,7 @@ class Reception:
             channel=message.channel,
             provenance=_provenance(provenance),
             session_id=session.log.session_id,
+            run_id=uuid.uuid4().hex,
         )
         claimed = await self._announce(session, message)
         if claimed is not None:
@@ -172,9 +184,10 @@ class Reception:
     ) -> Reply:
         claim = await session.fire(BeforeAgentReply(cleaned_body=message.text))
         if claim is not None and claim.handled:
-            return await self._answered_by_plugin(session, message, claim.reply or "")
+            asked = _user_message(message.text, provenance, self._now_ms())
+            return await self._answered_by_plugin(session, asked, claim.reply or "")
         setup = await self.set_up(session, message.text)
-        prepared = await prepare_turn(session, message.text, setup.system)
+        prepared = await prepare_turn(session, message.text, setup.system, setup.older)
         if isinstance(prepared, RefusedTurn):
             refused = user(prepared.text)
             refused["provenance"] = {"kind": "internal_system"}
@@ -197,16 +210,16 @@ class Reception:
         return reply
 
     async def _answered_by_plugin(
-        self, session: SessionContext, message: InboundMessage, text: str
+        self, session: SessionContext, asked: Message, text: str
     ) -> Reply:
-        await session.append(user(message.text, timestamp=self._now_ms()))
+        await session.append(asked)
         if text:
             await session.append(assistant(text, model="plugin", timestamp=self._now_ms()))
         await session.log.end_turn()
         return self._plain_reply(session, text, silent=not text)
 
-    async def set_up(self, session: SessionContext, prompt: str) -> TurnSetup:
-        """Choose the model, and build the tools and the system prompt of a turn."""
+    async def set_up(self, session: SessionContext, prompt: str | None) -> TurnSetup:
+        """Choose the model, and build the tools and the system prompt of a turn, if there is a prompt for one."""
         host = self._host
         agent = await host.agent(agent_id_of(session.log.key))
         wish = await wanted_model(session, prompt)
@@ -241,7 +254,7 @@ class Reception:
                 date_line=self._date_line(session),
             ),
         )
-        return TurnSetup(agent=agent, toolbox=toolbox, system=system)
+        return TurnSetup(agent=agent, toolbox=toolbox, system=system, older=wish.older)
 
     def _date_line(self, session: SessionContext) -> str:
         local = self._host.clock().astimezone(session.parts.zone)
@@ -249,7 +262,7 @@ class Reception:
 
     async def compact(self, session: SessionContext, instructions: str | None) -> CompactionOutcome:
         """Compact a session by hand; the flush of a cycle that has had none runs first."""
-        setup = await self.set_up(session, "")
+        setup = await self.set_up(session, None)
         budget = session.budget(setup.system, setup.toolbox.schemas)
         await session.flush(budget)
         outcome = await session.compact(

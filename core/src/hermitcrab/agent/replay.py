@@ -34,7 +34,7 @@ from hermitcrab.messages.text import text_of, tool_calls_of
 from hermitcrab.messages.types import Message
 from hermitcrab.models.resolve import build_model
 from hermitcrab.sessions.keys import normalise_agent_id
-from hermitcrab.sessions.reading import TranscriptContents, read_transcript
+from hermitcrab.sessions.reading import ReadFaults, TranscriptContents, read_transcript
 
 _ENDLESS = 10**9
 
@@ -63,12 +63,13 @@ class ReplayProgress:
 
 @frozen(kw_only=True)
 class ReplayStart:
-    """Where a replay writes to, told before it begins."""
+    """Where a replay writes to, told before it begins; ``faults`` are those of the source."""
 
     session_key: str
     session_file: Path
     engine: str
     turns: int
+    faults: ReadFaults
     degraded: str | None = None
 
 
@@ -193,7 +194,7 @@ class _Driver:
         prompt = text_of(turn.user.message) if turn.user else ""
         setup = await self.host.set_up(self.session, prompt)
         toolbox = RecordedToolbox.of(setup.toolbox)
-        prepared = await prepare_turn(self.session, prompt, setup.system)
+        prepared = await prepare_turn(self.session, prompt, setup.system, setup.older)
         if isinstance(prepared, RefusedTurn):
             await self.session.append(user(prepared.text))
             return events
@@ -285,6 +286,7 @@ async def replay(
                 session_file=session.log.file,
                 engine=session.engine.selected_id,
                 turns=len(turns),
+                faults=contents.faults,
                 degraded=None if degraded is None else f"{degraded.reason}. {degraded.hint}",
             )
         )

@@ -65,7 +65,7 @@ class Turn:
         self.session = session
         self.prepared = prepared
         self.toolbox = toolbox
-        self.run_id = uuid.uuid4().hex
+        self.run_id = session.hook_context.run_id or uuid.uuid4().hex
         self._max_rounds = max_rounds
         self._emit = emit
         self._asked = False

@@ -1,6 +1,130 @@
+"""``hermitcrab doctor``: everything that can be checked without a turn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
+
+from hermitcrab.cli.options import Settings, common_options, json_option, pass_settings
+
+if TYPE_CHECKING:
+    from hermitcrab.cli.findings import Finding
+    from hermitcrab.config import Config
 
 
 @click.command("doctor")
-def doctor_command() -> None:
-    """x"""
+@json_option
+@common_options
+@pass_settings
+def doctor_command(settings: Settings, as_json: bool) -> None:
+    """Check the configuration, the plugins, the home, memory and the transcripts; exits with 1 on an error."""
+    from hermitcrab.cli.findings import has_errors, print_findings
+    from hermitcrab.cli.output import print_json
+    from hermitcrab.cli.running import run
+
+    findings = run(_examine(settings))
+    failed = has_errors(findings)
+    if as_json:
+        print_json({"ok": not failed, "findings": [each.as_json() for each in findings]})
+    else:
+        print_findings(findings, all_well="No issues detected.")
+    click.get_current_context().exit(1 if failed else 0)
+
+
+async def _examine(settings: Settings) -> list[Finding]:
+    import asyncio
+
+    from hermitcrab.cli.findings import Finding
+    from hermitcrab.cli.plugins import examine_plugins
+    from hermitcrab.errors import ConfigError
+
+    home = settings.home_folder()
+    findings = examine_home(home)
+    try:
+        config = settings.config()
+    except ConfigError as error:
+        findings.append(Finding(level="error", subject="config", message=str(error)))
+    else:
+        findings += await examine_plugins(settings, config)
+        findings += await _examine_memory(settings, config)
+    return findings + await asyncio.to_thread(examine_transcripts, home)
+
+
+def examine_home(home: Path) -> list[Finding]:
+    """Whether the home is there and can be written."""
+    from hermitcrab.cli.findings import Finding
+
+    if not home.exists():
+        hint = "Run `hermitcrab init`"
+        return [Finding(level="warning", subject=str(home), message="not there yet", hint=hint)]
+    closed = [
+        folder
+        for folder in (home, *(child for child in home.iterdir() if child.is_dir()))
+        if not os.access(folder, os.W_OK | os.X_OK)
+    ]
+    hint = "Give yourself write permission, or choose another place with --home"
+    return [
+        Finding(level="error", subject=str(folder), message="cannot be written", hint=hint)
+        for folder in closed
+    ]
+
+
+async def _examine_memory(settings: Settings, config: Config) -> list[Finding]:
+    from hermitcrab.cli.findings import Finding
+    from hermitcrab.cli.inspection import agents_in_use, loaded_plugins, opened_agent
+    from hermitcrab.errors import HermitcrabError
+
+    findings = []
+    with loaded_plugins(settings, config) as loaded:
+        for agent_id in agents_in_use(loaded):
+            try:
+                async with opened_agent(loaded, agent_id) as agent:
+                    error = agent.memory_failure
+                    if agent.memory is not None:
+                        error = (await agent.memory.probe()).error
+            except HermitcrabError as failure:
+                error = str(failure)
+            if error is not None:
+                subject = f"memory of agent {agent_id}"
+                findings.append(Finding(level="error", subject=subject, message=error))
+    return findings
+
+
+def examine_transcripts(home: Path) -> list[Finding]:
+    """What of the transcripts cannot be read; nothing is changed."""
+    from hermitcrab.cli.findings import Finding
+    from hermitcrab.cli.progress import ProgressBar
+    from hermitcrab.cli.wording import describe_faults
+    from hermitcrab.errors import TranscriptError
+    from hermitcrab.sessions.reading import read_transcript
+
+    files = list(_transcripts(home))
+    findings = []
+    with ProgressBar("transcripts") as bar:
+        for number, file in enumerate(files, 1):
+            bar.update(number, len(files), file.name)
+            try:
+                faults = read_transcript(file).faults
+            except TranscriptError as error:
+                findings.append(
+                    Finding(
+                        level="error", subject=str(file), message=error.message, hint=error.hint
+                    )
+                )
+                continue
+            findings += [
+                Finding(level="warning", subject=str(file), message=sentence)
+                for sentence in describe_faults(faults)
+            ]
+    return findings
+
+
+def _transcripts(home: Path) -> Iterator[Path]:
+    from hermitcrab.cli.sessions import agent_folders
+
+    for folder in agent_folders(home):
+        yield from sorted((folder / "sessions").glob("*.jsonl"))

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from hermitcrab.config import Config
 
 
-def open_host(
-    settings: Settings, *, model: str | None = None
-) -> AbstractAsyncContextManager[Host]:
+def open_host(settings: Settings, *, model: str | None = None) -> AbstractAsyncContextManager[Host]:
     """The host of the home; ``model`` replaces the configured one of every agent."""
     from hermitcrab.agent.host import Host
 

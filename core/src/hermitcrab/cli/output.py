@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -66,8 +66,10 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
             click.echo(f"{'':{width}}  {line}")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table; what is too wide is folded, never cut."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str] = ()
+) -> None:
+    """Print a table; what is too wide is folded, never cut. The columns ``numbers`` stand to the right."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -77,7 +79,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         console = Console(width=_FILE_WIDTH)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(
+            column, overflow="fold", justify="right" if column in numbers else "left"
+        )
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)

@@ -1,6 +1,184 @@
+"""``hermitcrab plugins``: what is installed, what runs, and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
 import click
 
+from hermitcrab.cli.options import Settings, common_options, json_option, pass_settings
 
-@click.command("plugins")
+if TYPE_CHECKING:
+    from hermitcrab.cli.findings import Finding
+    from hermitcrab.config import Config
+    from hermitcrab.plugins.records import Diagnostic, PluginRecord
+
+
+@click.group("plugins")
+@common_options
 def plugins_command() -> None:
-    """x"""
+    """List plugins and find out what is wrong with them."""
+
+
+@plugins_command.command("list")
+@json_option
+@common_options
+@pass_settings
+def list_command(settings: Settings, as_json: bool) -> None:
+    """List what is installed and what would run; no plugin is imported."""
+    from hermitcrab.cli.output import note, print_json, print_table, warn
+
+    records, diagnostics = _planned(settings, settings.config())
+    if as_json:
+        print_json([_record_json(record, status) for record, status in records])
+    elif records:
+        print_table(
+            ("id", "kind", "status", "version", "distribution", "reason"),
+            (
+                (
+                    each.id,
+                    each.kind,
+                    status,
+                    each.version or "-",
+                    each.distribution or "-",
+                    each.reason,
+                )
+                for each, status in records
+            ),
+        )
+    else:
+        note("no plugins are installed: pip install 'hermitcrab[standard]'")
+    for diagnostic in diagnostics:
+        warn(str(diagnostic))
+
+
+@plugins_command.command("info")
+@click.argument("plugin_id", metavar="ID")
+@json_option
+@common_options
+@pass_settings
+def info_command(settings: Settings, plugin_id: str, as_json: bool) -> None:
+    """Load the plugins and show one of them: its hooks, what it registered, why it runs or does not."""
+    from hermitcrab.cli.inspection import loaded_plugins
+    from hermitcrab.cli.output import print_fields, print_json
+
+    with loaded_plugins(settings, settings.config()) as loaded:
+        record = _record_of(plugin_id, dict(loaded.plugins.records))
+        found = [each for each in loaded.plugins.diagnostics if each.plugin_id == record.id]
+    if as_json:
+        print_json(_info_json(record, found))
+    else:
+        print_fields(_info_fields(record, found))
+
+
+@plugins_command.command("doctor")
+@json_option
+@common_options
+@pass_settings
+def doctor_command(settings: Settings, as_json: bool) -> None:
+    """Load everything that is selected and report what is wrong; exits with 1 if something is."""
+    from hermitcrab.cli.findings import has_errors, print_findings
+    from hermitcrab.cli.output import print_json
+    from hermitcrab.cli.running import run
+
+    findings = run(examine_plugins(settings, settings.config()))
+    failed = has_errors(findings)
+    if as_json:
+        print_json({"ok": not failed, "findings": [each.as_json() for each in findings]})
+    else:
+        print_findings(findings, all_well="No plugin issues detected.")
+    click.get_current_context().exit(1 if failed else 0)
+
+
+async def examine_plugins(settings: Settings, config: Config) -> list[Finding]:
+    """Everything that is wrong with the plugins, here and in what other processes recorded."""
+    from hermitcrab.cli.findings import engine_findings, health_findings, plugin_findings
+    from hermitcrab.cli.inspection import engine_state, loaded_plugins
+    from hermitcrab.plugins.health import read_health
+
+    with loaded_plugins(settings, config) as loaded:
+        state = await engine_state(loaded)
+        findings = plugin_findings(loaded.plugins.diagnostics, loaded.plugins.records)
+        findings += engine_findings(state, findings)
+    health = read_health(settings.home_folder() / "health.sqlite")
+    return findings + health_findings(health, state.selected)
+
+
+def _planned(
+    settings: Settings, config: Config
+) -> tuple[list[tuple[PluginRecord, str]], list[Diagnostic]]:
+    """The records of all plugins with their status before loading, and what is wrong already."""
+    from hermitcrab.plugins.decide import start_mode
+    from hermitcrab.plugins.discovery import discover
+    from hermitcrab.plugins.planning import plan
+    from hermitcrab.plugins.slots import planned_slot_diagnostics
+
+    discovery = discover()
+    start = start_mode(os.environ, safe_mode=settings.safe_mode)
+    planned = plan(config.plugins, discovery, start)
+    records = [(each.record(status="disabled"), "enabled") for each in planned.requests]
+    records += [(each, each.status) for each in planned.records]
+    diagnostics = [
+        *planned.diagnostics,
+        *planned_slot_diagnostics(config.plugins, discovery.plugins, planned),
+    ]
+    return records, diagnostics
+
+
+def _record_of(plugin_id: str, records: dict[str, PluginRecord]) -> PluginRecord:
+    from difflib import get_close_matches
+
+    from hermitcrab.errors import PluginError
+
+    record = records.get(plugin_id)
+    if record is None:
+        near = get_close_matches(plugin_id, records, n=1)
+        hint = f'Did you mean "{near[0]}"?' if near else "See `hermitcrab plugins list`."
+        raise PluginError(f"no plugin {plugin_id!r} is installed", hint=hint)
+    return record
+
+
+def _record_json(record: PluginRecord, status: str) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "kind": record.kind,
+        "status": status,
+        "reason": record.reason,
+        "version": record.version,
+        "distribution": record.distribution,
+        "core": record.core,
+        "entryPoints": list(record.entry_points),
+    }
+
+
+def _info_json(record: PluginRecord, diagnostics: list[Diagnostic]) -> dict[str, Any]:
+    return {
+        **_record_json(record, record.status),
+        "phase": record.phase,
+        "error": record.error,
+        "traceback": record.traceback_tail,
+        "hooks": list(record.hooks),
+        "registrations": [
+            {"registry": each.registry, "id": each.id} for each in record.registrations
+        ],
+        "diagnostics": [str(each) for each in diagnostics],
+    }
+
+
+def _info_fields(record: PluginRecord, diagnostics: list[Diagnostic]) -> list[tuple[str, str]]:
+    registered = [f"{each.registry.replace('_', ' ')}: {each.id}" for each in record.registrations]
+    fields = [
+        ("id", record.id),
+        ("kind", record.kind),
+        ("status", f"{record.status} ({record.reason})"),
+        ("distribution", f"{record.distribution or '-'} {record.version or ''}".rstrip()),
+        ("entry points", "\n".join(record.entry_points) or "-"),
+        ("hooks", ", ".join(record.hooks) or "-"),
+        ("registered", "\n".join(registered) or "-"),
+    ]
+    if record.error is not None:
+        fields.append(("error", f"in {record.phase}: {record.error}"))
+    if record.traceback_tail is not None:
+        fields.append(("traceback", record.traceback_tail))
+    return fields + [(each.level, str(each)) for each in diagnostics]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ def run_command(
     from hermitcrab.cli.output import print_json
     from hermitcrab.cli.running import run
 
-    text = click.get_text_stream("stdin").read() if message == "-" else message
+    text = sys.stdin.read() if message == "-" else message
     if not text.strip():
         raise click.UsageError("The message is empty.")
     reply = run(_run(settings, key, text, model, shown=not as_json))
@@ -35,9 +36,7 @@ def run_command(
         print_json(reply_json(reply))
 
 
-async def _run(
-    settings: Settings, key: str, text: str, model: str | None, *, shown: bool
-) -> Reply:
+async def _run(settings: Settings, key: str, text: str, model: str | None, *, shown: bool) -> Reply:
     from hermitcrab.agent.events import Reply
     from hermitcrab.cli.opening import open_host, warn_of_plugins
     from hermitcrab.cli.turn_output import TurnOutput

@@ -11,8 +11,8 @@ import click
 
 T = TypeVar("T")
 
-#: What this logger says of plugins, the commands say themselves.
-_PLUGIN_LOG = "hermitcrab.plugins"
+#: What these loggers say of plugins and engines, the commands say themselves.
+_REPORTED_ELSEWHERE = frozenset({"hermitcrab.plugins", "hermitcrab.context"})
 
 
 class Interrupted(Exception):  # noqa: N818 - no error, a wish of the user
@@ -75,7 +75,7 @@ class _StderrHandler(logging.Handler):
         self._debug = debug
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == _PLUGIN_LOG and not self._debug:
+        if record.name in _REPORTED_ELSEWHERE and not self._debug:
             return
         try:
             click.echo(self._text(record), err=True)

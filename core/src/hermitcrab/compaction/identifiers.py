@@ -24,15 +24,20 @@ _EXTENSIONS = (
     "sqlite|svg|swift|tar|tex|tf|toml|ts|tsv|tsx|txt|vue|wasm|whl|xlsx|xml|yaml|yml|zip|zsh"
 )
 #: Letters of scripts without spaces: an identifier may stand right behind or before one.
-_HAN = "\u2e80-\u2fff\u3005-\u3007\u3021-\u3029\u3031-\u9fff\ua000-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff10-\uff5a\uff66-\uff9f"
+_HAN = (
+    "\u2e80-\u2fff\u3005-\u3007\u3021-\u3029\u3031-\u9fff\ua000-\ua4cf\uac00-\ud7af\uf900-\ufaff"
+    "\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f"
+)
+#: Punctuation of those scripts.
+_MARKS = "\u3000-\u3002\u3008-\u301f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 _WORD = f"[^\\W{_HAN}]"
 _START, _END = f"(?<!{_WORD})", f"(?!{_WORD})"
 _NAME = f"(?:{_WORD}|[.@+-])"
 _HAN_NAME = f"(?:[\\w.@+-]){{0,80}}(?<=[{_HAN}])\\.(?:{_EXTENSIONS}){_END}"
 _PATTERN = re.compile(
-    rf"(?P<url>https?://[^\s<>\"'`{_HAN}\u3001\u3002\u3008-\u3011\uff00-\uff0f\uff1a-\uff20]{{1,500}})"
+    rf"(?P<url>https?://[^\s<>\"'`{_HAN}{_MARKS}]{{1,500}})"
     rf"|(?P<uuid>{_START}[0-9A-Fa-f]{{8}}(?:-[0-9A-Fa-f]{{4}}){{3}}-[0-9A-Fa-f]{{12}}{_END})"
-    rf"|(?P<windows>{_START}[A-Za-z]:\\[^\s\"'`<>|*?{_HAN}\u3001\u3002\uff00-\uff0f\uff1a-\uff20]{{2,260}})"
+    rf"|(?P<windows>{_START}[A-Za-z]:\\[^\s\"'`<>|*?{_HAN}{_MARKS}]{{2,260}})"
     rf"|(?P<posix>{_START}(?<![.~/:@+-])~?(?:/[\w.@+-]{{1,255}}(?=/)){{1,40}}/(?:{_HAN_NAME}|{_NAME}{{1,255}}))"
     rf"|(?P<ticket>{_START}[A-Z][A-Z0-9]{{1,9}}-[0-9]{{1,8}}{_END})"
     rf"|(?P<port>{_START}(?<![.-])[A-Za-z0-9](?:[A-Za-z0-9._-]{{0,252}}[A-Za-z0-9])?:[0-9]{{2,5}}{_END}(?!\.[0-9]))"
@@ -45,19 +50,20 @@ _PATTERN = re.compile(
 _TIME = re.compile(r"[0-9]{1,2}:[0-9]{2}")
 _TRAILING = ".,;:!?)]}>'\"`*"
 
+_APART = "(?<![A-Za-z0-9])"
 _CREDENTIAL = re.compile(
-    r"\b(?:sk|pk|rk)[-_](?:[A-Za-z0-9_-]{16,200})"
-    r"|\bgh[pousr]_[A-Za-z0-9]{20,255}|\bgithub_pat_[A-Za-z0-9_]{20,255}"
-    r"|\bxox[abprs]-[A-Za-z0-9-]{10,255}"
-    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
-    r"|\bAIza[0-9A-Za-z_-]{30,60}"
-    r"|\beyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{5,2000}"
+    _APART + r"(?:sk|pk|rk)[-_](?:[A-Za-z0-9_-]{16,200})"
+    rf"|{_APART}gh[pousr]_[A-Za-z0-9]{{20,255}}|{_APART}github_pat_[A-Za-z0-9_]{{20,255}}"
+    rf"|{_APART}xox[abprs]-[A-Za-z0-9-]{{10,255}}"
+    rf"|{_APART}(?:AKIA|ASIA)[0-9A-Z]{{16}}(?![0-9A-Za-z])"
+    rf"|{_APART}AIza[0-9A-Za-z_-]{{30,60}}"
+    rf"|{_APART}eyJ[A-Za-z0-9_-]{{10,2000}}\.[A-Za-z0-9_-]{{10,2000}}\.[A-Za-z0-9_-]{{5,2000}}"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[A-Za-z0-9+/=\s]{0,10000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
     r"|(?i:(?<=bearer )[A-Za-z0-9._~+/-]{16,2000}=*)"
     r"|(?<=://)[^\s:/@]{1,64}:[^\s/@]{3,200}(?=@)"
 )
 _NAMED_SECRET = re.compile(
-    r"(?i)\b((?:[a-z0-9]{1,30}[_-]){0,3}(?:password|passwd|secret|token|api[_-]?key|access[_-]?key)"
+    r"(?i)(?<![a-z0-9])((?:[a-z0-9]{1,30}[_-]){0,3}(?:password|passwd|secret|token|api[_-]?key|access[_-]?key)"
     r"[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?)([^\s\"',;]{8,200})"
 )
 
@@ -123,7 +129,8 @@ def _is_whole(text: str, start: int, end: int) -> bool:
     first, last = text[start], text[end - 1]
     if first in "/~" and before and (_is_word(before) or before in ".~/:@+-"):
         return False
-    if _is_word(first) and _is_word(before):
+    is_url = text.startswith(("https://", "http://"), start, end)
+    if not is_url and _is_word(first) and _is_word(before):
         return False
     is_path = first in "/~" or text[start + 1 : start + 3] == ":\\"
     if is_path and after[:1] in ("/", "\\", "-") and _is_word(after[1:]):
@@ -143,8 +150,10 @@ def select_identifiers(
     characters: int,
     counter: TokenCounter,
 ) -> IdentifierSelection:
-    """Those that must stand in the summary: as many as fit ``limit`` tokens and ``characters``, newest first (design 7).
+    """Those that must stand in the summary: as many as fit, newest first (design 7).
 
+    :param limit: tokens and
+    :param characters: characters that they may take, each on a line of its own.
     :param newest_first: candidates, in order of preference.
     :param everything: all identifiers of what is summarised; those not required are the others.
     """

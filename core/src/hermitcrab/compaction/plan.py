@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from attrs import frozen
 
 from hermitcrab.compaction.budget import Budget
+from hermitcrab.compaction.serialise import text_with_images
 from hermitcrab.messages.pairing import group_messages
-from hermitcrab.messages.text import text_of
 from hermitcrab.messages.types import Message
 from hermitcrab.sessions.context import ContextItem
 
@@ -112,10 +112,10 @@ def _plan(body: Sequence[ContextItem], start: int, tokens_before: int) -> Compac
 
 
 def latest_ask(messages: Sequence[Message]) -> str | None:
-    """The text of the last user message that has any."""
+    """The text of the last user message that says anything; of one that only shows images, how many."""
     for message in reversed(messages):
         if message.get("role") == "user":
-            text = text_of(message).strip()
+            text = text_with_images(message).strip()
             if text:
                 return text
     return None

@@ -4,95 +4,54 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
-from hermitcrab.compaction.budget import Budget, BudgetSettings
-from hermitcrab.compaction.identifiers import (
-    IdentifierSelection,
-    extract_identifiers,
-    missing_identifiers,
-    select_identifiers,
+from hermitcrab.compaction.budget import Budget
+from hermitcrab.compaction.drafting import (
+    Draft,
+    Drafter,
+    DraftSettings,
+    FinishedSummary,
+    SummaryJob,
+    plugin_draft,
 )
-from hermitcrab.compaction.outcome import CompactionOutcome, CompactionTrigger, SummaryMode
-from hermitcrab.compaction.plan import (
-    CompactionPlan,
-    NothingToCompact,
-    latest_ask,
-    plan_compaction,
-)
-from hermitcrab.compaction.serialise import serialise_message
-from hermitcrab.compaction.structure import (
-    IDENTIFIERS,
-    NO_IDENTIFIERS,
-    NOTHING,
-    SummaryLimits,
-    finish_summary,
-    split_sections,
-    with_headings,
-)
-from hermitcrab.compaction.summarise import Summariser, SummaryTask, SummaryText
+from hermitcrab.compaction.outcome import CompactionOutcome, CompactionTrigger
+from hermitcrab.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
+from hermitcrab.compaction.summarise import Summariser
 from hermitcrab.compaction.view import ViewBuilder
 from hermitcrab.errors import CompactionError
 from hermitcrab.hooks import AfterCompaction, BeforeCompaction, SessionBeforeCompact
-from hermitcrab.messages.caps import cut_text
 from hermitcrab.messages.tokens import TokenCounter
-from hermitcrab.messages.types import Message
 from hermitcrab.sessions.context import ContextItem, context_items, last_compaction
 from hermitcrab.sessions.format import Entry
 from hermitcrab.sessions.log import SessionLog
 
 logger = logging.getLogger("hermitcrab.compaction")
 
-#: Messages whose identifiers must survive (design 7, row "identifiers in summaries").
-RECENT_MESSAGES = 10
-#: The share of a summary that required identifiers may take, and the share of a split turn's section.
-IDENTIFIER_SHARE = 4
-TAIL_SHARE = 3
 #: Rejections within one compaction count after which rules write the summary.
 REJECTIONS = 2
-#: Identifiers kept beside the text, in ``details.identifiers``.
-OTHER_IDENTIFIERS = 500
-SPLIT_TURN_TITLE = "**Turn Context (split turn):**"
 
 #: Fires a hook event with the session's context.
 Fire = Callable[[Any], Awaitable[Any]]
 
 
-class CompactionSettings(BudgetSettings, Protocol):
+class CompactionSettings(DraftSettings, Protocol):
     """The part of ``agents.defaults.compaction`` that a compaction reads."""
 
     @property
     def custom_instructions(self) -> str | None: ...
-    @property
-    def identifier_policy(self) -> str: ...
-    @property
-    def keep_credentials(self) -> bool: ...
-
-
-@frozen(kw_only=True)
-class _Draft:
-    """A summary before it is brought into its final form."""
-
-    sections: Mapping[str, str]
-    tail: str
-    mode: SummaryMode
-    oversize: int = 0
-    details: Mapping[str, Any] = field(factory=dict)
 
 
 @frozen(kw_only=True)
 class _Candidate:
-    """A finished summary with all that is measured of it."""
+    """A finished summary, the entry that stores it, and what the context takes with it, in tokens."""
 
+    summary: FinishedSummary
     entry: Entry
-    text: str
-    mode: SummaryMode
-    summary_tokens: int
     tokens_after: int
-    identifiers: IdentifierSelection
 
 
 class Compactor:
@@ -114,7 +73,7 @@ class Compactor:
     ) -> None:
         self._log = log
         self._view = view
-        self._counter = counter
+        self._drafter = Drafter(counter, settings)
         self._settings = settings
         self._summariser = summariser
         self._fallback = fallback
@@ -138,6 +97,9 @@ class Compactor:
         started = time.monotonic()
         await self._log.refresh()
         plan = self._plan(budget, keep_recent)
+        if isinstance(plan, NothingToCompact) and trigger == "overflow":
+            # The provider counts otherwise than we do: what is recent to us may be too much for it.
+            plan = self._plan(budget, 0)
         if isinstance(plan, NothingToCompact):
             outcome = CompactionOutcome(
                 status="not_needed",
@@ -192,9 +154,7 @@ class Compactor:
             tokens_before=plan.tokens_before,
             messages_summarized=len(plan.summarised),
         )
-        previous = last_compaction(self._log.path)
-        previous_summary = previous.get("summary") if previous else None
-        focus = focus or self._settings.custom_instructions
+        job = self._job(plan, budget, focus)
         await self._fire(
             BeforeCompaction(
                 message_count=len(plan.summarised) + len(plan.kept),
@@ -204,14 +164,18 @@ class Compactor:
                 session_file=str(self._log.file),
             )
         )
-        decision = await self._ask_plugins(plan, budget, trigger, previous_summary, focus)
+        decision = await self._ask_plugins(job, trigger)
         if decision is not None and decision.cancel:
             return evolve(
                 base, status="cancelled", reason=decision.reason or "cancelled by a plugin"
             )
-        candidate = await self._candidate(plan, budget, previous_summary, focus, must_fit, decision)
-        if isinstance(candidate, str):
-            return evolve(base, reason=candidate)
+        if decision is not None and decision.summary:
+            candidate = self._finish(plugin_draft(decision.summary, decision.details), job)
+        else:
+            written = await self._write(job, must_fit)
+            if isinstance(written, str):
+                return evolve(base, reason=written)
+            candidate = written
         if candidate.tokens_after >= plan.tokens_before:
             return evolve(
                 base,
@@ -221,52 +185,40 @@ class Compactor:
             )
         return await self._commit(candidate, plan, base)
 
-    async def _ask_plugins(
-        self,
-        plan: CompactionPlan,
-        budget: Budget,
-        trigger: str,
-        previous_summary: str | None,
-        focus: str | None,
-    ) -> Any:
+    def _job(self, plan: CompactionPlan, budget: Budget, focus: str | None) -> SummaryJob:
+        previous = last_compaction(self._log.path)
+        details = previous.get("details") if previous else None
+        return SummaryJob(
+            plan=plan,
+            budget=budget,
+            focus=focus or self._settings.custom_instructions,
+            previous_summary=previous.get("summary") if previous else None,
+            previous_details=details if isinstance(details, dict) else None,
+        )
+
+    async def _ask_plugins(self, job: SummaryJob, trigger: str) -> Any:
+        plan = job.plan
         return await self._fire(
             SessionBeforeCompact(
                 session_key=self._log.key,
                 session_id=self._log.session_id,
                 messages=[item.message for item in plan.history],
                 turn_prefix_messages=[item.message for item in plan.turn_prefix],
-                previous_summary=previous_summary,
-                custom_instructions=focus,
+                previous_summary=job.previous_summary,
+                custom_instructions=job.focus,
                 tokens_before=plan.tokens_before,
                 reason=trigger,
                 first_kept_entry_id=plan.first_kept_entry_id,
-                context_window=budget.window,
+                context_window=job.budget.window,
             )
         )
 
-    async def _candidate(
-        self,
-        plan: CompactionPlan,
-        budget: Budget,
-        previous_summary: str | None,
-        focus: str | None,
-        must_fit: bool,
-        decision: Any,
-    ) -> _Candidate | str:
-        """A summary that is good enough to store, or the reason why there is none."""
-        if decision is not None and decision.summary:
-            draft = _Draft(
-                sections=with_headings(decision.summary),
-                tail="",
-                mode="plugin",
-                details=decision.details or {},
-            )
-            return self._finish(draft, plan, budget, previous_summary)
+    async def _write(self, job: SummaryJob, must_fit: bool) -> _Candidate | str:
+        """The model's summary, or one by rules where the model's may not be waited for, or the reason why none."""
         reason: str
         try:
-            draft = await self._draft(self._summariser, plan, budget, previous_summary, focus)
-            candidate = self._finish(draft, plan, budget, previous_summary)
-            if candidate.tokens_after < plan.tokens_before:
+            candidate = self._finish(await self._drafter.by_model(self._summariser, job), job)
+            if candidate.tokens_after < job.plan.tokens_before:
                 return candidate
             reason = "the summary is not smaller than what it replaces"
         except CompactionError as error:
@@ -276,131 +228,21 @@ class Compactor:
             await self._log.update_entry(record=False, rejected_summaries=rejections)
             return reason
         logger.warning("the summary is written by rules: %s", reason)
-        draft = await self._draft(self._fallback, plan, budget, previous_summary, focus)
-        note = f"Written by rules alone: {len(plan.summarised)} messages, {draft.oversize} of them too large."
-        tail = "\n".join(filter(None, (note, draft.tail)))
-        return self._finish(
-            evolve(draft, mode="deterministic", tail=tail), plan, budget, previous_summary
-        )
+        return self._finish(await self._drafter.by_rules(self._fallback, job), job)
 
-    async def _draft(
-        self,
-        summariser: Summariser,
-        plan: CompactionPlan,
-        budget: Budget,
-        previous_summary: str | None,
-        focus: str | None,
-    ) -> _Draft:
-        task = SummaryTask(
-            messages=[item.message for item in plan.history],
-            previous_summary=previous_summary,
-            focus=focus,
-            keep_identifiers=self._settings.identifier_policy != "off",
-            max_tokens=budget.summary,
-        )
-        prefix = [item.message for item in plan.turn_prefix]
-        if not plan.history:
-            task = evolve(task, messages=prefix, is_turn_prefix=True)
-        main = await summariser.summarise(task)
-        tail = ""
-        if plan.history and prefix:
-            split = evolve(
-                task,
-                messages=prefix,
-                previous_summary=None,
-                is_turn_prefix=True,
-                max_tokens=max(64, budget.summary // TAIL_SHARE),
-            )
-            tail = self._split_turn_section(await summariser.summarise(split), budget)
-        return _Draft(
-            sections=with_headings(main.text),
-            tail=tail,
-            mode="partial" if main.partial else "model",
-            oversize=main.oversize,
-        )
-
-    def _split_turn_section(self, summary: SummaryText, budget: Budget) -> str:
-        """What happened in the turn so far, under smaller headings, empty ones left out."""
-        parts = [
-            f"#{heading}\n{text}"
-            for heading, text in with_headings(summary.text).items()
-            if text not in {NOTHING, NO_IDENTIFIERS}
-        ]
-        text = "\n".join((SPLIT_TURN_TITLE, *parts))
-        limit = budget.summary // TAIL_SHARE
-        tokens = self._counter.text(text)
-        if tokens > limit:
-            text = cut_text(text, int(len(text) * limit / tokens * 0.9), "section")
-        return text
-
-    def _finish(
-        self,
-        draft: _Draft,
-        plan: CompactionPlan,
-        budget: Budget,
-        previous_summary: str | None,
-    ) -> _Candidate:
-        limits = SummaryLimits(tokens=budget.summary)
-        ask = latest_ask(plan.messages)
-        identifiers = self._identifiers(plan.messages, ask, previous_summary, limits)
-        text = finish_summary(
-            draft.sections,
-            required=identifiers.required,
-            latest_ask=ask if plan.turn_prefix else None,
-            tail=draft.tail,
-            limits=limits,
-            counter=self._counter,
-            keep_credentials=self._settings.keep_credentials,
-        )
+    def _finish(self, draft: Draft, job: SummaryJob) -> _Candidate:
+        summary = self._drafter.finish(draft, job)
         entry = self._log.new_entry(
             "compaction",
-            summary=text,
-            firstKeptEntryId=plan.first_kept_entry_id,
-            tokensBefore=plan.tokens_before,
+            summary=summary.text,
+            firstKeptEntryId=job.plan.first_kept_entry_id,
+            tokensBefore=job.plan.tokens_before,
+            details=dict(summary.details),
         )
-        messages = [item.message for item in (*context_items([entry]), *plan.kept)]
-        tokens_after = self._view.build_within(messages, budget).tokens
+        messages = [item.message for item in (*context_items([entry]), *job.plan.kept)]
+        tokens_after = self._view.build_within(messages, job.budget).tokens
         entry["tokensAfter"] = tokens_after
-        entry["details"] = {
-            **draft.details,
-            "identifiers": list(identifiers.others[:OTHER_IDENTIFIERS]),
-            "identifiersRequired": len(identifiers.required),
-            "messagesSummarized": len(plan.summarised),
-            "mode": draft.mode,
-        }
-        return _Candidate(
-            entry=entry,
-            text=text,
-            mode=draft.mode,
-            summary_tokens=self._counter.text(text),
-            tokens_after=tokens_after,
-            identifiers=identifiers,
-        )
-
-    def _identifiers(
-        self,
-        messages: Sequence[Message],
-        ask: str | None,
-        previous_summary: str | None,
-        limits: SummaryLimits,
-    ) -> IdentifierSelection:
-        """Which identifiers must stand in the text, newest first (design 7)."""
-        texts = [serialise_message(message) for message in messages]
-        everything = [one for text in reversed(texts) for one in extract_identifiers(text)]
-        if self._settings.identifier_policy == "off":
-            return IdentifierSelection(required=(), others=tuple(dict.fromkeys(everything)))
-        recent = [
-            one
-            for text in (ask or "", *reversed(texts[-RECENT_MESSAGES:]))
-            for one in extract_identifiers(text)
-        ]
-        earlier = extract_identifiers(split_sections(previous_summary or "").get(IDENTIFIERS, ""))
-        return select_identifiers(
-            [*recent, *earlier],
-            everything,
-            limit=limits.tokens // IDENTIFIER_SHARE,
-            counter=self._counter,
-        )
+        return _Candidate(summary=summary, entry=entry, tokens_after=tokens_after)
 
     async def _commit(
         self, candidate: _Candidate, plan: CompactionPlan, base: CompactionOutcome
@@ -418,16 +260,16 @@ class Compactor:
             flush_failures=0,
             context_tokens=candidate.tokens_after,
         )
-        missing = missing_identifiers(candidate.text, candidate.identifiers.required)
+        summary = candidate.summary
         outcome = evolve(
             base,
             status="compacted",
             tokens_after=candidate.tokens_after,
-            summary_tokens=candidate.summary_tokens,
-            identifiers_required=len(candidate.identifiers.required),
-            identifiers_kept=len(candidate.identifiers.required) - len(missing),
-            mode=candidate.mode,
-            summary=candidate.text,
+            summary_tokens=summary.tokens,
+            identifiers_required=summary.identifiers_required,
+            identifiers_kept=summary.identifiers_kept,
+            mode=summary.mode,
+            summary=summary.text,
             first_kept_entry_id=plan.first_kept_entry_id,
         )
         await self._fire(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from hermitcrab.messages.caps import cut_text
+from hermitcrab.messages.caps import HEAD_SHARE, cut_text
 from hermitcrab.messages.text import blocks_of, text_of, tool_calls_of
 from hermitcrab.messages.tokens import compact_json
 from hermitcrab.messages.types import Message
@@ -15,16 +15,20 @@ RESULT_CHARACTERS = 2_000
 #: What one argument of a tool call contributes at most, in characters.
 ARGUMENT_CHARACTERS = 400
 
+#: Whatever a reader may take for the beginning of a line.
+_LINE = r"(?:^|(?<=[\r\v\f\x1c-\x1e\x85\u2028\u2029]))[ \t]*"
 _MARKER = re.compile(
-    r"^(?=\[(?:User|Assistant|Assistant tool calls|Tool result|Tool error|Chunk)\b)"
-    r"|^(?=</?(?:conversation|previous-summary|summary)>)",
-    re.M,
+    rf"{_LINE}(?=\[(?:User|Assistant|Assistant tool calls|Tool result|Tool error|Chunk)\b)"
+    r"|(?=<\s{0,8}/?\s{0,8}(?:conversation|previous-summary|summary)\b)",
+    re.M | re.I,
 )
+#: The longest tool name that is worth its place, in characters.
+_NAME_CHARACTERS = 100
 
 
 def quoted(text: str) -> str:
-    """Text in which no line can be mistaken for a speaker or for the end of the conversation."""
-    return _MARKER.sub("\\\\", text)
+    """Text in which nothing can be mistaken for a speaker or for the end of the conversation (C42)."""
+    return _MARKER.sub(lambda match: match.group() + "\\", text)
 
 
 def serialise(messages: Iterable[Message]) -> str:
@@ -39,14 +43,57 @@ def serialise_message(message: Message) -> str:
         return _assistant(message)
     if role == "toolResult":
         label = "Tool error" if message.get("isError") else "Tool result"
-        name = message.get("toolName") or "unknown"
-        body = cut_text(_text_with_images(message), RESULT_CHARACTERS, "tool result")
+        name = " ".join(str(message.get("toolName") or "unknown").split())[:_NAME_CHARACTERS]
+        body = cut_text(text_with_images(message), RESULT_CHARACTERS, "tool result")
         return f"[{label}] {name}: {quoted(body)}"
     if role == "bashExecution":
-        command = f"$ {message.get('command', '')}\n{message.get('output', '')}"
-        return f"[User]: {quoted(cut_text(command, RESULT_CHARACTERS, 'command output'))}"
-    text = _text_with_images(message) or str(message.get("summary") or "")
+        command = cut_text(_command_text(message), RESULT_CHARACTERS, "command output")
+        return f"[User]: {quoted(command)}"
+    text = text_with_images(message) or str(message.get("summary") or "")
     return f"[User]: {quoted(text)}" if text.strip() else ""
+
+
+def plain_text(message: Message) -> str:
+    """What :func:`serialise_message` shows of a message, without labels, escapes and marks of what was left out.
+
+    Identifiers are looked for in this text: they stand in it as they were written.
+    """
+    text = "\n".join((text_of(message), str(message.get("summary") or "")))
+    if message.get("role") == "toolResult":
+        return _ends(text, RESULT_CHARACTERS)
+    if message.get("role") == "bashExecution":
+        return _ends(_command_text(message), RESULT_CHARACTERS)
+    values = [
+        _ends(value, ARGUMENT_CHARACTERS)
+        for call in tool_calls_of(message)
+        for value in _values(call["arguments"])
+    ]
+    return "\n".join((text, *values))
+
+
+def _values(value: object) -> Iterator[str]:
+    """All strings and numbers inside a JSON value."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _values(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _values(item)
+    elif isinstance(value, str | int):
+        yield str(value)
+
+
+def _ends(text: str, characters: int) -> str:
+    """The words at the head and at the tail of a text that is too long."""
+    if len(text) <= characters:
+        return text
+    head = int(characters * HEAD_SHARE)
+    first = text[:head].rsplit(maxsplit=1)[0]
+    return f"{first}\n{text[head - characters :].split(maxsplit=1)[-1]}"
+
+
+def _command_text(message: Message) -> str:
+    return f"$ {message.get('command', '')}\n{message.get('output', '')}"
 
 
 def _assistant(message: Message) -> str:
@@ -68,7 +115,8 @@ def _argument(item: tuple[str, object]) -> str:
     return f"{name}={cut_text(compact_json(value), ARGUMENT_CHARACTERS, 'argument')}"
 
 
-def _text_with_images(message: Message) -> str:
+def text_with_images(message: Message) -> str:
+    """The text of a message, and how many images it shows."""
     images = sum(block["type"] == "image" for block in blocks_of(message))
     note = f"[{images} image{'s' * (images > 1)} not shown]" if images else ""
     return "\n".join(filter(None, (text_of(message), note)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 from attrs import frozen
@@ -22,8 +21,12 @@ NOTHING = "None."
 NO_IDENTIFIERS = "None captured."
 #: What stands at the end of a summary that had to be cut.
 TRUNCATED = "[Compaction summary truncated to fit budget]"
+#: What a split turn or a note behind the sections may take of a summary at most: one third.
+TAIL_SHARE = 3
 #: Longest part of the latest request that a summary repeats, in characters.
 ASK_CHARACTERS = 600
+_HEADING_CHARACTERS = 60
+_MEANT = {heading.removeprefix("## ").casefold(): heading for heading in HEADINGS}
 
 
 @frozen
@@ -36,14 +39,32 @@ class SummaryLimits:
 
 def split_sections(text: str) -> dict[str, str]:
     """The text under each of the five headings that is there; repeated headings are joined."""
+    return _split(text)[1]
+
+
+def _split(text: str) -> tuple[str, dict[str, str]]:
+    """What stands before the first heading, and the sections."""
+    outside: list[str] = []
     sections: dict[str, list[str]] = {}
-    current: list[str] | None = None
+    current = outside
     for line in text.splitlines():
-        if line.strip() in HEADINGS:
-            current = sections.setdefault(line.strip(), [])
-        elif current is not None:
+        heading = _heading_of(line)
+        if heading is None:
             current.append(line)
-    return {heading: "\n".join(lines).strip() for heading, lines in sections.items()}
+        else:
+            current = sections.setdefault(heading, [])
+    return _joined(outside), {heading: _joined(lines) for heading, lines in sections.items()}
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return "\n".join(lines).strip()
+
+
+def _heading_of(line: str) -> str | None:
+    """The heading that a line means, however a model has marked it up."""
+    if len(line) > _HEADING_CHARACTERS or not line.lstrip().startswith(("#", "*")):
+        return None
+    return _MEANT.get(line.strip().strip("#*:").strip().rstrip(":").casefold())
 
 
 def has_all_headings(text: str) -> bool:
@@ -55,11 +76,7 @@ def has_all_headings(text: str) -> bool:
 
 def with_headings(text: str) -> dict[str, str]:
     """All five sections of a model's answer; what stands outside of them is kept under the first."""
-    sections = split_sections(text)
-    first = re.search(
-        "|".join(f"^[ \t]*{re.escape(heading)}[ \t]*$" for heading in HEADINGS), text, re.M
-    )
-    outside = (text if first is None else text[: first.start()]).strip()
+    outside, sections = _split(text)
     if outside:
         sections[DECISIONS] = f"{outside}\n{sections.get(DECISIONS, '')}".strip()
     empty = dict.fromkeys(HEADINGS, NOTHING) | {IDENTIFIERS: NO_IDENTIFIERS}
@@ -84,7 +101,8 @@ def finish_summary(
 ) -> str:
     """The final text: credentials out, the latest ask and all required identifiers in, and within the limits.
 
-    What has to give way is cut in this order: the tail, then the longest of the other sections from its end.
+    What has to give way is cut in this order: the tail to a third, the identifiers that are not required, the longest
+    of the other sections from its end, and the tail altogether.
     """
     clean: Callable[[str], str] = (lambda text: text) if keep_credentials else redact
     parts = {heading: clean(text) for heading, text in sections.items()}
@@ -94,7 +112,7 @@ def finish_summary(
     if _fits(text, limits, counter):
         return text
     parts[IDENTIFIERS] = _with_identifiers(NO_IDENTIFIERS, "", required)
-    for kept_tail in (clean(tail), ""):
+    for kept_tail in (_cut_tail(clean(tail), limits, counter), ""):
         cut = _cut_to_fit(parts, kept_tail, limits, counter)
         if cut is not None:
             return cut
@@ -135,6 +153,14 @@ def cut_graphemes(text: str, characters: int) -> str:
             break
         end = match.end()
     return text[:end]
+
+
+def _cut_tail(tail: str, limits: SummaryLimits, counter: TokenCounter) -> str:
+    """The beginning of a tail, so that it cannot starve the sections."""
+    share = SummaryLimits(limits.tokens // TAIL_SHARE, limits.characters // TAIL_SHARE)
+    while tail and not _fits(tail, share, counter):
+        tail = cut_graphemes(tail, min(share.characters, len(tail) * 7 // 8)).rstrip()
+    return tail
 
 
 def _fits(text: str, limits: SummaryLimits, counter: TokenCounter) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
@@ -19,21 +20,33 @@ from hermitcrab.compaction.chunks import (
 from hermitcrab.compaction.serialise import quoted, serialise, serialise_message
 from hermitcrab.errors import (
     CompactionError,
+    ModelAuthError,
     ModelError,
+    ModelOverflowError,
     ModelRateLimitError,
     ModelUnavailableError,
 )
 from hermitcrab.messages.build import user
-from hermitcrab.messages.caps import cut_text
+from hermitcrab.messages.caps import MINIMUM_TEXT, cut_text
 from hermitcrab.messages.tokens import TokenCounter
 from hermitcrab.messages.types import Message
 from hermitcrab.models.contract import ChatModel, ChatRequest, Purpose
 
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
 logger = logging.getLogger("hermitcrab.compaction")
 
 ATTEMPTS = 3
+#: How often chunks are made smaller where a provider says that a request overflows (C32).
+OVERFLOWS = 4
+#: The smallest amount of conversation in one request, in tokens.
+SMALLEST_CHUNK = 64
 _RETRY_MINIMUM_S = 0.5
 _RETRY_MAXIMUM_S = 5.0
+_RETRY_JITTER = 0.2
+#: What roles, tags and labels around the parts of a request take at most, in tokens.
+_FRAMING_TOKENS = 64
 
 
 @frozen(kw_only=True)
@@ -50,26 +63,45 @@ class SummaryTask:
 
 @frozen(kw_only=True)
 class SummaryText:
-    """A model's summary; ``oversize`` messages were cut to fit, ``partial`` says that some could not be summarised."""
+    """A model's summary; ``oversize`` messages were cut to fit, ``note`` says what could not be summarised."""
 
     text: str
     oversize: int = 0
-    partial: bool = False
+    note: str = ""
+
+    @property
+    def partial(self) -> bool:
+        return bool(self.note)
 
 
 class _PartialSummaryError(CompactionError):
-    """Some chunk failed after others had succeeded."""
+    """Some messages could not be summarised after others had been; ``covered`` counts the others."""
 
-    def __init__(self, message: str, summary: str) -> None:
-        super().__init__(message)
+    def __init__(self, cause: Exception, summary: str, covered: int) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
         self.summary = summary
+        self.covered = covered
+
+
+class _SummaryTimeoutError(CompactionError):
+    """The model took too long."""
+
+
+@frozen
+class _Room:
+    """How one request divides the window: the answer, the notes so far, and the conversation, in tokens."""
+
+    answer: int
+    notes: int
+    conversation: int
 
 
 class Summariser:
     """Summarises with one model.
 
-    No request is larger than ``window`` tokens; each has ``timeout_s`` seconds. Cancelling the task cancels the
-    request.
+    No request is larger than ``window`` tokens, its answer included, for windows of 4,000 tokens and more; each has
+    ``timeout_s`` seconds. Cancelling the task cancels the request.
     """
 
     def __init__(
@@ -84,36 +116,50 @@ class Summariser:
     async def summarise(self, task: SummaryTask) -> SummaryText:
         """Summarise, first in stages, then in smaller chunks, then as far as it goes.
 
+        A model that refuses the credentials or takes too long is not asked again.
+
         :raises CompactionError: if nothing could be summarised; the history is untouched.
         """
-        limit = self._limit(task)
-        oversize = sum(self._count(message) > limit for message in task.messages)
-        failure: Exception
-        partial: str | None = None
-        for attempt_limit, staged in ((limit, True), (max(1, limit // 2), False)):
+        room = self._room(task)
+        oversize = sum(self._count(message) > room.conversation for message in task.messages)
+        failure: Exception = CompactionError("there is nothing to summarise")
+        best: _PartialSummaryError | None = None
+        for number in range(OVERFLOWS + 1):
+            limit = max(SMALLEST_CHUNK, room.conversation >> number)
             try:
-                text = await self._attempt(task, attempt_limit, staged=staged)
+                text = await self._attempt(
+                    task, evolve(room, conversation=limit), staged=number == 0
+                )
                 return SummaryText(text=text, oversize=oversize)
             except _PartialSummaryError as error:
-                partial, failure = error.summary, error
+                best = error if best is None or error.covered > best.covered else best
+                failure = error.cause
             except (ModelError, CompactionError) as error:
                 failure = error
             logger.warning("a summary failed (%s)", failure)
-        if partial is not None:
-            return SummaryText(text=partial, oversize=oversize, partial=True)
+            if isinstance(failure, ModelAuthError | _SummaryTimeoutError):
+                break
+            if number > 0 and not isinstance(failure, ModelOverflowError):
+                break
+        if best is not None:
+            left = len(task.messages) - best.covered
+            note = f"[The last {left} of {len(task.messages)} messages could not be summarised.]"
+            return SummaryText(text=best.summary, oversize=oversize, note=note)
         raise CompactionError(
             f"summarization_failed: {failure}",
             where=self._model.id,
             hint="The history is kept; the compaction is tried again when the context is measured next.",
         ) from failure
 
-    def _limit(self, task: SummaryTask) -> int:
-        """The most tokens of conversation in one request."""
-        by_ratio = chunk_limit(task.messages, self._window, self._count)
-        previous = self._counter.text(task.previous_summary or "")
+    def _room(self, task: SummaryTask) -> _Room:
+        answer = max(1, min(task.max_tokens, self._window // 4))
         instructions = self._counter.text(self._system(task, update=True))
-        free = self._window - task.max_tokens - max(previous, task.max_tokens) - instructions - 64
-        return max(64, min(max(by_ratio, self._window // 8), free))
+        free = self._window - answer - instructions - _FRAMING_TOKENS
+        previous = self._counter.text(task.previous_summary or "")
+        notes = min(max(previous, answer), free // 2)
+        by_ratio = chunk_limit(task.messages, self._window, self._count)
+        conversation = min(max(by_ratio, self._window // 8), free - notes)
+        return _Room(answer, max(SMALLEST_CHUNK, notes), max(SMALLEST_CHUNK, conversation))
 
     def _count(self, message: Message) -> int:
         known = self._sizes.get(id(message))
@@ -122,50 +168,56 @@ class Summariser:
             self._sizes[id(message)] = known
         return known[1]
 
-    async def _attempt(self, task: SummaryTask, limit: int, *, staged: bool) -> str:
-        total = sum(map(self._count, task.messages))
-        if not staged or total <= limit or len(task.messages) < MINIMUM_MESSAGES_TO_SPLIT:
-            return await self._fold(task, limit)
-        parts = split_by_share(task.messages, DEFAULT_PARTS, self._count)
+    async def _attempt(self, task: SummaryTask, room: _Room, *, staged: bool) -> str:
+        parts = self._parts(task, room.conversation) if staged else []
         if len(parts) < 2:
-            return await self._fold(task, limit)
-        summaries = [
-            await self._fold(evolve(task, messages=part, previous_summary=None), limit)
-            for part in parts
-        ]
-        if task.previous_summary:
-            summaries.insert(0, task.previous_summary)
-        return await self._merge(task, summaries)
+            return await self._fold(task, room)
+        summaries = [task.previous_summary] if task.previous_summary else []
+        covered = 0
+        for part in parts:
+            try:
+                summary = await self._fold(evolve(task, messages=part, previous_summary=None), room)
+            except (ModelError, CompactionError) as error:
+                raise _after_others(error, summaries, covered) from error
+            summaries.append(summary)
+            covered += len(part)
+        return await self._merge(task, summaries, room)
 
-    async def _fold(self, task: SummaryTask, limit: int) -> str:
+    def _parts(self, task: SummaryTask, limit: int) -> list[list[Message]]:
+        total = sum(map(self._count, task.messages))
+        if total <= limit or len(task.messages) < MINIMUM_MESSAGES_TO_SPLIT:
+            return []
+        return split_by_share(task.messages, DEFAULT_PARTS, self._count)
+
+    async def _fold(self, task: SummaryTask, room: _Room) -> str:
         """Chunk after chunk, each with the summary of those before it."""
-        chunks = split_by_size(task.messages, limit, self._count)
         running = task.previous_summary
-        for number, chunk in enumerate(chunks, 1):
+        covered = 0
+        for chunk in split_by_size(task.messages, room.conversation, self._count):
             try:
                 running = await self._ask(
                     "summarise",
                     self._system(task, update=running is not None),
-                    [user(self._record(chunk, running, limit))],
-                    task.max_tokens,
+                    [user(self._record(chunk, running, room))],
+                    room.answer,
                 )
             except (ModelError, CompactionError) as error:
-                if number == 1 or running is None:
+                if covered == 0 or running is None:
                     raise
-                note = (
-                    f"[Parts {number} to {len(chunks)} of {len(chunks)} could not be summarised.]"
-                )
-                raise _PartialSummaryError(str(error), f"{running}\n\n{note}") from error
+                raise _PartialSummaryError(error, running, covered) from error
+            covered += len(chunk)
         return running or ""
 
-    async def _merge(self, task: SummaryTask, summaries: Sequence[str]) -> str:
-        system = prompts.merge_prompt(keep_identifiers=task.keep_identifiers, focus=task.focus)
-        room = (self._window - task.max_tokens - self._counter.text(system)) // (len(summaries) + 1)
+    async def _merge(self, task: SummaryTask, summaries: Sequence[str], room: _Room) -> str:
+        merge = prompts.merge_prompt(keep_identifiers=task.keep_identifiers, focus=task.focus)
+        system = f"{prompts.SYSTEM}\n\n{merge}"
+        free = self._window - room.answer - self._counter.text(system) - _FRAMING_TOKENS
+        share = max(SMALLEST_CHUNK, free // len(summaries) - _FRAMING_TOKENS // 4)
         messages = [
-            user(f"[Chunk {number}/{len(summaries)}]\n{self._fit(quoted_summary, room)}")
-            for number, quoted_summary in enumerate(map(quoted, summaries), 1)
+            user(f"[Chunk {number}/{len(summaries)}]\n{self._fit(quoted(summary), share)}")
+            for number, summary in enumerate(summaries, 1)
         ]
-        return await self._ask("merge", f"{prompts.SYSTEM}\n\n{system}", messages, task.max_tokens)
+        return await self._ask("merge", system, messages, room.answer)
 
     def _system(self, task: SummaryTask, *, update: bool) -> str:
         if task.is_turn_prefix:
@@ -176,19 +228,24 @@ class Summariser:
             )
         return f"{prompts.SYSTEM}\n\n{text}"
 
-    def _record(self, chunk: Sequence[Message], previous: str | None, limit: int) -> str:
-        before = (
-            f"<previous-summary>\n{quoted(previous)}\n</previous-summary>\n\n" if previous else ""
-        )
-        return f"{before}<conversation>\n{self._fit(serialise(chunk), limit)}\n</conversation>"
+    def _record(self, chunk: Sequence[Message], previous: str | None, room: _Room) -> str:
+        record = self._fit(serialise(chunk), room.conversation)
+        conversation = f"<conversation>\n{record}\n</conversation>"
+        if not previous:
+            return conversation
+        notes = self._fit(quoted(previous), room.notes)
+        return f"<previous-summary>\n{notes}\n</previous-summary>\n\n{conversation}"
 
     def _fit(self, text: str, limit: int) -> str:
         """Cut a text to ``limit`` tokens, so that no request can overflow the summariser's window."""
         tokens = self._counter.text(text)
-        while tokens > limit and len(text) > 400:
-            text = cut_text(text, int(len(text) * limit / tokens * 0.95) - 80, "record")
-            tokens = self._counter.text(text)
-        return text
+        keep = len(text)
+        fitting = text
+        while tokens > limit and keep > MINIMUM_TEXT:
+            keep = min(keep * 7 // 8, int(keep * limit / tokens))
+            fitting = cut_text(text, keep, "record")
+            tokens = self._counter.text(fitting)
+        return fitting
 
     async def _ask(
         self, purpose: Purpose, system: str, messages: Sequence[Message], max_tokens: int
@@ -197,7 +254,7 @@ class Summariser:
             AsyncRetrying,
             retry_if_exception_type,
             stop_after_attempt,
-            wait_exponential_jitter,
+            wait_random_exponential,
         )
 
         request = ChatRequest(
@@ -205,7 +262,7 @@ class Summariser:
         )
         retrying = AsyncRetrying(
             stop=stop_after_attempt(ATTEMPTS),
-            wait=wait_exponential_jitter(initial=_RETRY_MINIMUM_S, max=_RETRY_MAXIMUM_S),
+            wait=wait_random_exponential(multiplier=_RETRY_MINIMUM_S, max=_RETRY_MAXIMUM_S),
             retry=retry_if_exception_type((ModelRateLimitError, ModelUnavailableError)),
             reraise=True,
         )
@@ -219,9 +276,42 @@ class Summariser:
             async with asyncio.timeout(self._timeout_s):
                 reply = await self._model.complete(request)
         except TimeoutError:
-            raise CompactionError(
+            raise _SummaryTimeoutError(
                 f"no summary within {self._timeout_s:g} s",
                 where=self._model.id,
                 hint="Raise agents.defaults.compaction.timeoutSeconds, or name a faster compaction.model.",
             ) from None
+        except ModelError:
+            raise
+        except Exception as error:
+            # A model that others wrote may raise anything; it must not end the turn.
+            raise CompactionError(
+                f"{type(error).__name__}: {error}", where=self._model.id
+            ) from error
         return reply.text
+
+
+def _after_others(
+    error: ModelError | CompactionError, summaries: Sequence[str], covered: int
+) -> Exception:
+    """The failure of a later part, with the summaries of those before it."""
+    cause: Exception = error
+    if isinstance(error, _PartialSummaryError):
+        summaries = [*summaries, error.summary]
+        covered += error.covered
+        cause = error.cause
+    if covered == 0:
+        return error
+    return _PartialSummaryError(cause, "\n\n".join(summaries), covered)
+
+
+def _retry_wait_s(state: RetryCallState) -> float:
+    """Seconds before the next try: doubled each time, or what the provider asked for (context 4.1)."""
+    from random import uniform
+
+    wait_s = _RETRY_MINIMUM_S * 2.0 ** (state.attempt_number - 1)
+    error = state.outcome.exception() if state.outcome is not None else None
+    if isinstance(error, ModelRateLimitError) and error.retry_after_s is not None:
+        wait_s = max(wait_s, error.retry_after_s)
+    jitter = 1 + uniform(0, _RETRY_JITTER)
+    return float(min(wait_s * jitter, _RETRY_MAXIMUM_S))

@@ -12,11 +12,13 @@ from attrs import frozen
 from hermitcrab.compaction.budget import Budget
 from hermitcrab.messages.caps import GroupCapper
 from hermitcrab.messages.pairing import is_empty, repair_pairing
+from hermitcrab.messages.text import blocks_of
 from hermitcrab.messages.tokens import TokenCounter
 from hermitcrab.messages.types import Message
 
 #: Groups are not cut below this many tokens, whatever the window.
 _SMALLEST_GROUP = 64
+IMAGE_LEFT_OUT = "[An image was left out because the context was full.]"
 
 
 @frozen(kw_only=True)
@@ -41,14 +43,18 @@ class ViewBuilder:
     def build_within(self, messages: Sequence[Message], budget: Budget) -> View:
         """The view of ``messages``, with groups cut further and further until it fits.
 
-        The last resort where a compaction has left more than fits; with very many messages it may still not fit.
+        The last resort where a compaction has left more than fits: images go first, those of the last user message
+        last. With very many messages it may still not fit.
         """
         legal = _legal(messages)
-        limit = budget.group
-        view = self._capped(legal, limit)
-        while view.tokens > budget.usable and limit > _SMALLEST_GROUP:
-            limit //= 2
-            view = self._capped(legal, limit)
+        view = self._capped(legal, budget.group)
+        last = max((i for i, one in enumerate(legal) if one.get("role") == "user"), default=-1)
+        for spared in (last, -1):
+            limit = budget.group
+            while view.tokens > budget.usable and limit > _SMALLEST_GROUP:
+                shown = [one if i == spared else without_images(one) for i, one in enumerate(legal)]
+                view = self._capped(shown, limit)
+                limit //= 2
         return view
 
     def measure(self, messages: Sequence[Message], budget: Budget) -> int:
@@ -58,6 +64,19 @@ class ViewBuilder:
     def _capped(self, messages: Sequence[Message], limit: int) -> View:
         capped = self._capper.cap(messages, limit)
         return View(messages=capped, tokens=self._counter.messages(capped))
+
+
+def without_images(message: Message) -> Message:
+    """The message with a note in place of each image; the same object if it has none."""
+    blocks = blocks_of(message)
+    if not any(block["type"] == "image" for block in blocks):
+        return message
+    changed = message.copy()
+    changed["content"] = [
+        {"type": "text", "text": IMAGE_LEFT_OUT} if block["type"] == "image" else block
+        for block in blocks
+    ]
+    return changed
 
 
 def _legal(messages: Sequence[Message]) -> Sequence[Message]:

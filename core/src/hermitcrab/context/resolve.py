@@ -127,7 +127,7 @@ def _unavailable(
     if refusal is not None:
         return Degraded(
             f"context engine '{selected}' is not used, its plugin '{plugin_id}' may not run: {refusal}",
-            f"Run `hermitcrab plugins enable {plugin_id}`, or select another engine in {_SLOT}",
+            f"Enable the plugin '{plugin_id}' in config.yaml, or select another engine in {_SLOT}",
         )
     if registration is None:
         registry.quarantine(selected, "resolve", "not registered", registration=None)

@@ -189,7 +189,7 @@ def _accepted(
     raise HookError(
         f"the gate {specification.name} failed: {describe(error)}",
         where=f"plugin {implementation.plugin_id}",
-        hint=f"Repair or disable it: hermitcrab plugins disable {implementation.plugin_id}",
+        hint=f"Repair it, or set plugins.entries.{implementation.plugin_id}.enabled to false",
     ) from error
 
 

@@ -6,20 +6,28 @@ The transcript keeps every original; only what the model sees is cut, with a mar
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hermitcrab.messages.pairing import group_messages
-from hermitcrab.messages.text import blocks_of
+from hermitcrab.messages.text import blocks_of, is_block
 from hermitcrab.messages.tokens import TokenCounter
-from hermitcrab.messages.types import Block, Message
+from hermitcrab.messages.types import Message
 
 #: The share of what is kept that goes to the head of a cut text; the rest is its tail.
 HEAD_SHARE = 0.7
 #: Texts shorter than this, in characters, are never cut: the marker would take more than it saves.
 MINIMUM_TEXT = 200
 
-#: Whether a text of the given kind (``text``, ``thinking``, ``argument``) in a message may be cut.
+#: Fields of a block that hold the arguments of a tool call.
+_ARGUMENT_FIELDS = frozenset({"arguments", "input"})
+#: The texts that stand beside the content of a message, and what kind of text they are.
+_FIELDS = {"output": "output", "command": "argument", "summary": "text"}
+
+#: Texts of a message that stand outside of its content.
+_TEXT_FIELDS = ("command", "output", "summary")
+
+#: Whether a text of the given kind (``text``, ``thinking``, ``argument``, ``output``) in a message may be cut.
 Candidate = Callable[[Message, str], bool]
 
 
@@ -35,6 +43,8 @@ def cut_text(text: str, keep: int, what: str = "text") -> str:
     tail = keep - head
     removed = len(text) - keep
     marker = f"\n[… {removed} of {len(text)} characters of this {what} left out …]\n"
+    if len(marker) >= removed:
+        return text
     return text[:head] + marker + (text[-tail:] if tail else "")
 
 
@@ -86,7 +96,7 @@ def cap_group(members: Sequence[Message], limit: int, counter: TokenCounter) -> 
 
 
 def _is_result_text(message: Message, kind: str) -> bool:
-    return message.get("role") == "toolResult" and kind == "text"
+    return kind == "output" or (message.get("role") == "toolResult" and kind == "text")
 
 
 def _is_argument(message: Message, kind: str) -> bool:
@@ -104,7 +114,7 @@ def _shrink(
     lengths = [
         len(text)
         for message in members
-        for kind, text in _texts(message)
+        for kind, text in _cuttable_texts(message)
         if is_candidate(message, kind)
     ]
     low, high = 0, max(lengths, default=0)
@@ -119,16 +129,30 @@ def _shrink(
     return best
 
 
-def _texts(message: Message) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+def _cuttable_texts(message: Message) -> list[tuple[str, str]]:
+    """The texts of a message with their kinds. Thinking that carries a signature is not among them (C49)."""
+    fields: dict[str, Any] = {**message}
+    found = [
+        (kind, fields[name]) for name, kind in _FIELDS.items() if isinstance(fields.get(name), str)
+    ]
     for block in blocks_of(message):
-        if block["type"] == "text":
-            found.append(("text", str(block.get("text", ""))))
-        elif block["type"] == "thinking" and not {**block}.get("signature"):
-            found.append(("thinking", str(block.get("thinking", ""))))
-        else:
-            found += [("argument", value) for value in _strings(block.get("arguments"))]
+        found += [(kind, text) for name in block for kind, text in _texts_of(block, name)]
     return found
+
+
+def _texts_of(block: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
+    kind = _kind_of(block, name)
+    return [] if kind is None else [(kind, text) for text in _strings(block[name])]
+
+
+def _kind_of(block: Mapping[str, Any], name: str) -> str | None:
+    """What kind of text a field of a block holds; ``None`` if it is not to be cut."""
+    if name == block["type"] == "text":
+        return "text"
+    if name == block["type"] == "thinking":
+        signed = block.get("thinkingSignature") or block.get("signature")
+        return None if signed else "thinking"
+    return "argument" if name in _ARGUMENT_FIELDS else None
 
 
 def _strings(value: Any) -> list[str]:
@@ -142,33 +166,53 @@ def _strings(value: Any) -> list[str]:
 
 
 def _cut_message(message: Message, keep: int, is_candidate: Candidate) -> Message:
-    cut = message.copy()
-    cut["content"] = [
-        _cut_block(message, block, keep, is_candidate) for block in blocks_of(message)
-    ]
-    return cut
+    """The message with its candidate texts cut; the same object if none was too long."""
+    fields: dict[str, Any] = {**message}
+    changes: dict[str, Any] = {
+        name: _cut_value(fields[name], keep, kind)
+        for name, kind in _FIELDS.items()
+        if name in fields and is_candidate(message, kind)
+    }
+    content = fields.get("content")
+    what = "tool result" if message.get("role") == "toolResult" else "text"
+    if isinstance(content, str) and is_candidate(message, "text"):
+        changes["content"] = cut_text(content, keep, what)
+    elif isinstance(content, list):
+        changes["content"] = _same_or(
+            content, [_cut_block(message, part, keep, is_candidate, what) for part in content]
+        )
+    cut: Any = _changed(message, changes)
+    shown: Message = cut
+    return shown
 
 
-def _cut_block(message: Message, block: Block, keep: int, is_candidate: Candidate) -> Block:
-    kind = block["type"]
-    changed = block.copy()
-    if kind == "text" and is_candidate(message, "text"):
-        what = "tool result" if message.get("role") == "toolResult" else "text"
-        changed["text"] = cut_text(str(block.get("text", "")), keep, what)
-    elif (
-        kind == "thinking" and is_candidate(message, "thinking") and not {**block}.get("signature")
-    ):
-        changed["thinking"] = cut_text(str(block.get("thinking", "")), keep, "thinking")
-    elif "arguments" in block and is_candidate(message, "argument"):
-        changed["arguments"] = _cut_value(block["arguments"], keep)
-    return changed
+def _cut_block(message: Message, part: Any, keep: int, is_candidate: Candidate, what: str) -> Any:
+    if not is_block(part):
+        return part
+    changes: dict[str, Any] = {}
+    for name, value in part.items():
+        kind = _kind_of(part, name)
+        if kind is not None and is_candidate(message, kind):
+            changes[name] = _cut_value(value, keep, what if kind == "text" else kind)
+    return _changed(part, changes)
 
 
-def _cut_value(value: Any, keep: int) -> Any:
+def _changed(value: Any, changes: Mapping[str, Any]) -> Any:
+    """A copy with these fields changed, or the very value if they are what it holds."""
+    if all(value[name] is change for name, change in changes.items()):
+        return value
+    return {**value, **changes}
+
+
+def _same_or(value: list[Any], changed: list[Any]) -> list[Any]:
+    return value if all(a is b for a, b in zip(value, changed, strict=True)) else changed
+
+
+def _cut_value(value: Any, keep: int, what: str) -> Any:
     if isinstance(value, str):
-        return cut_text(value, keep, "argument")
+        return cut_text(value, keep, what)
     if isinstance(value, dict):
-        return {key: _cut_value(item, keep) for key, item in value.items()}
+        return _changed(value, {key: _cut_value(item, keep, what) for key, item in value.items()})
     if isinstance(value, list):
-        return [_cut_value(item, keep) for item in value]
+        return _same_or(value, [_cut_value(item, keep, what) for item in value])
     return value

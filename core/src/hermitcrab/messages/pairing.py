@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from hermitcrab.messages.text import result_call_id, text_of, tool_calls_of
+from hermitcrab.messages.text import blocks_of, result_call_id, text_of, tool_calls_of
 from hermitcrab.messages.types import BROKEN_STOP_REASONS, Block, Message, ToolCall
 
 #: The text of a result that we put in because none was recorded.
@@ -41,47 +41,40 @@ class PairingFaults:
 
 def is_broken(message: Message) -> bool:
     """Whether an assistant message was aborted or failed, so that its calls have no valid results."""
-    return message.get("stopReason") in BROKEN_STOP_REASONS
+    reason = message.get("stopReason")
+    return isinstance(reason, str) and reason in BROKEN_STOP_REASONS
 
 
 def group_messages(messages: Sequence[Message]) -> list[list[int]]:
     """Split into atomic groups of indexes: an assistant with tool calls and what follows until all are answered.
 
     Calls of aborted or failed assistants open no group; a result without an id closes it (context 4.3, version B).
+    A group ends with the last result that answers one of its calls, so whatever stands between belongs to it.
     """
     groups: list[list[int]] = []
-    pending: list[str] = []
-    for index, message in enumerate(messages):
-        if pending and message.get("role") == "toolResult":
-            groups[-1].append(index)
-            call_id = result_call_id(message)
-            if not call_id:
-                pending = []
-            elif call_id in pending:
-                pending.remove(call_id)
-            continue
-        calls = [] if is_broken(message) else tool_calls_of(message)
-        if (
-            pending
-            and not calls
-            and message.get("role") != "assistant"
-            and _answered_later(messages, index, pending)
-        ):
-            groups[-1].append(index)
-            continue
-        groups.append([index])
-        pending = [call["id"] for call in calls]
+    start = 0
+    while start < len(messages):
+        end = _group_end(messages, start)
+        groups.append(list(range(start, end)))
+        start = end
     return groups
 
 
-def _answered_later(messages: Sequence[Message], start: int, pending: list[str]) -> bool:
-    """Whether a pending call is answered after ``start`` and before the next assistant with calls."""
-    for message in messages[start:]:
-        if tool_calls_of(message):
-            return False
-        if message.get("role") == "toolResult" and result_call_id(message) in pending:
-            return True
-    return False
+def _group_end(messages: Sequence[Message], start: int) -> int:
+    """The index behind the last result that answers a call of the message at ``start``."""
+    first = messages[start]
+    pending = [] if is_broken(first) else [call["id"] for call in _usable_calls(first)]
+    end = index = start + 1
+    while pending and index < len(messages) and not _usable_calls(messages[index]):
+        if messages[index].get("role") == "toolResult":
+            call_id = result_call_id(messages[index])
+            if not call_id:
+                return index + 1
+            if call_id in pending:
+                pending.remove(call_id)
+                end = index + 1
+        index += 1
+    return end
 
 
 def find_faults(messages: Sequence[Message]) -> PairingFaults:
@@ -141,31 +134,37 @@ def repair_pairing(messages: Sequence[Message], *, drop_broken: bool = True) -> 
 def _span_end(messages: Sequence[Message], start: int) -> int:
     """The index of the next assistant with usable calls."""
     for index in range(start, len(messages)):
-        if any(call["id"] and call["name"] for call in tool_calls_of(messages[index])):
+        if _usable_calls(messages[index]):
             return index
     return len(messages)
 
 
+def _usable_calls(message: Message) -> list[ToolCall]:
+    return [call for call in tool_calls_of(message) if call["id"] and call["name"]]
+
+
 def _without_unusable_calls(message: Message) -> tuple[Message, int]:
-    """The message without calls that lack an id or a name, which no provider accepts (sessions 3.3)."""
-    calls = tool_calls_of(message)
-    bad = [call for call in calls if not (call["id"] and call["name"])]
-    if not bad:
+    """The message without calls that lack an id or a name or repeat an id, which no provider accepts (sessions 3.3)."""
+    if not tool_calls_of(message):
         return message, 0
     kept: list[Block] = []
-    position = 0
-    content: Any = message.get("content") or []
+    known: set[str] = set()
+    dropped = 0
+    content: Any = message.get("content")
     for block in content:
         probe: Message = {"role": "assistant", "content": [block]}
-        if tool_calls_of(probe):
-            call = calls[position]
-            position += 1
-            if not (call["id"] and call["name"]):
+        call = next(iter(tool_calls_of(probe)), None)
+        if call is not None:
+            if not (call["id"] and call["name"]) or call["id"] in known:
+                dropped += 1
                 continue
+            known.add(call["id"])
         kept.append(block)
+    if not dropped:
+        return message, 0
     changed = message.copy()
     changed["content"] = kept
-    return changed, len(bad)
+    return changed, dropped
 
 
 def _emit_group(
@@ -200,11 +199,7 @@ def _emit_group(
         out.extend(others)
         return
     out.append(message)
-    emitted: set[str] = set()
     for call in calls:
-        if call["id"] in emitted:
-            continue
-        emitted.add(call["id"])
         if call["id"] in results:
             out.append(_named(results[call["id"]], call))
         elif not broken:
@@ -246,9 +241,7 @@ def _synthetic_result(call: ToolCall, origin: Message) -> Message:
 
 def is_empty(message: Message) -> bool:
     """Whether a message would show a model nothing at all."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return not content.strip()
-    if not content:
-        return not any(message.get(field) for field in ("summary", "command", "output"))
-    return all(block.get("type") == "text" for block in content) and not text_of(message).strip()
+    blocks = blocks_of(message)
+    if any(block["type"] != "text" for block in blocks) or text_of(message).strip():
+        return False
+    return not any(message.get(field) for field in ("summary", "command", "output"))

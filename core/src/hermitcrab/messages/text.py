@@ -45,7 +45,12 @@ def blocks_of(message: Message) -> list[Block]:
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):
         return []
-    return [block for block in content if isinstance(block, dict) and "type" in block]
+    return [block for block in content if is_block(block)]
+
+
+def is_block(value: object) -> bool:
+    """Whether a part of a message's content can be read as a block."""
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
 def text_of(message: Message) -> str:

@@ -80,7 +80,7 @@ def _own_hint(error: BaseException) -> str | None:
 
 
 def _remedy(request: LoadRequest) -> str:
-    disable = f"disable it: hermitcrab plugins disable {request.id}"
+    disable = f"set plugins.entries.{request.id}.enabled to false"
     if request.distribution is None:
         return f"Repair it, or {disable}"
     return f"Upgrade it: pip install --upgrade {request.distribution}, or {disable}"

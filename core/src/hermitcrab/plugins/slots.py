@@ -12,6 +12,7 @@ from hermitcrab.plugins.discovery import (
     DiscoveredPlugin,
     core_distribution_of,
 )
+from hermitcrab.plugins.planning import Plan
 from hermitcrab.plugins.records import Diagnostic, PluginRecord, PluginsSettings
 from hermitcrab.plugins.registration import PluginRegistries
 
@@ -22,7 +23,7 @@ _THINGS = {CONTEXT_ENGINES: "context engine", MEMORY: "memory backend"}
 _SWITCHES = {
     "plugins disabled": "Set plugins.enabled to true",
     "blocked by denylist": "Remove {} from plugins.deny",
-    "disabled in config": "Enable it: hermitcrab plugins enable {}",
+    "disabled in config": "Set plugins.entries.{}.enabled to true",
 }
 
 
@@ -37,6 +38,23 @@ def slot_diagnostics(
     diagnostics = []
     for group, name in selected(config).items():
         if name is None or registries.of(_REGISTRIES[group]).find(name) is not None:
+            continue
+        record = records.get(name)
+        if record is None or record.status != "error":
+            diagnostics.append(_diagnostic(group, name, offers, record))
+    return diagnostics
+
+
+def planned_slot_diagnostics(
+    config: PluginsSettings, discovered: Iterable[DiscoveredPlugin], planned: Plan
+) -> list[Diagnostic]:
+    """What is wrong with the slots as far as that is known before loading."""
+    offers = {plugin.id: frozenset(plugin.groups) for plugin in discovered}
+    runs = {request.id: request.record(status="loaded") for request in planned.requests}
+    records = runs | {record.id: record for record in planned.records}
+    diagnostics = []
+    for group, name in selected(config).items():
+        if name is None or (name in runs and group in offers.get(name, ())):
             continue
         record = records.get(name)
         if record is None or record.status != "error":

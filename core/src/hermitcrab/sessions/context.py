@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from attrs import frozen
 
 from hermitcrab.messages.types import Message
+from hermitcrab.sessions.branch import kept_part
 from hermitcrab.sessions.format import Entry, parse_time
-from hermitcrab.sessions.reading import kept_part
 
 #: What stands before the summary of a compacted history.
 SUMMARY_LEAD_IN = (
@@ -54,23 +54,24 @@ def message_of(entry: Entry) -> Message | None:
     kind = entry["type"]
     if kind == "message":
         message = entry.get("message")
-        return message if isinstance(message, dict) and message.get("role") else None
+        readable = isinstance(message, dict) and isinstance(message.get("role"), str)
+        return message if readable else None
     if kind == "custom_message":
         return _user_message(entry, entry.get("content"))
     if kind == "branch_summary":
-        return _user_message(entry, wrapped_summary(_BRANCH_LEAD_IN, entry.get("summary", "")))
+        return _user_message(entry, wrapped_summary(_BRANCH_LEAD_IN, entry.get("summary")))
     return None
 
 
 def _summary_item(compaction: Entry) -> ContextItem:
-    text = wrapped_summary(SUMMARY_LEAD_IN, compaction.get("summary", ""))
+    text = wrapped_summary(SUMMARY_LEAD_IN, compaction.get("summary"))
     message = _user_message(compaction, text)
     return ContextItem(compaction["id"], message, is_summary=True)
 
 
-def wrapped_summary(lead_in: str, summary: str) -> str:
+def wrapped_summary(lead_in: str, summary: str | None) -> str:
     """A summary as the model sees it."""
-    return f"{lead_in}\n<summary>\n{summary}\n</summary>"
+    return f"{lead_in}\n<summary>\n{summary or ''}\n</summary>"
 
 
 def _user_message(entry: Entry, content: object) -> Message:
@@ -78,7 +79,7 @@ def _user_message(entry: Entry, content: object) -> Message:
         "role": "user",
         "content": content
         if isinstance(content, list)
-        else [{"type": "text", "text": str(content)}],
+        else [{"type": "text", "text": "" if content is None else str(content)}],
     }
     moment = parse_time(entry.get("timestamp"))
     if moment is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,11 +13,16 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, evolve, field, fields, frozen
 
 from hermitcrab.config.names import camel_case
-from hermitcrab.errors import SessionError
+from hermitcrab.errors import SessionError, SessionNotFoundError
+from hermitcrab.messages.text import scrub
+from hermitcrab.sessions.locks import exclusive
 
 if TYPE_CHECKING:
     import sqlite3
 
+logger = logging.getLogger("hermitcrab.sessions")
+
+_OPEN_TIMEOUT_MS = 10_000
 _SCHEMA = """
 create table if not exists session_entries (
     key text primary key,
@@ -83,7 +89,7 @@ def from_json(key: str, data: Mapping[str, Any]) -> SessionEntry:
     """The entry of a row; fields of a newer version are kept in ``unknown``."""
     names = {camel_case(name): name for name in _NAMES}
     known: dict[str, Any] = {names[name]: value for name, value in data.items() if name in names}
-    known["previous_session_ids"] = tuple(known.get("previous_session_ids", ()))
+    known["previous_session_ids"] = tuple(known.get("previous_session_ids") or ())
     unknown = {name: value for name, value in data.items() if name not in names}
     known.setdefault("updated_at", 0)
     known.setdefault("session_started_at", 0)
@@ -106,10 +112,15 @@ class SessionEntries:
         if self._connection is None and not self._path.exists():
             return None
         with self._transaction() as connection:
-            row = connection.execute(
-                "select entry from session_entries where key = ?", (key,)
-            ).fetchone()
-        return None if row is None else from_json(key, json.loads(row[0]))
+            return self._read(connection, key)
+
+    def add(self, entry: SessionEntry) -> SessionEntry:
+        """Write an entry unless its key has one already; returns the one that stands there then."""
+        with self._transaction() as connection:
+            known = self._read(connection, entry.key)
+            if known is None:
+                _write(connection, entry)
+        return known or entry
 
     def put(self, entry: SessionEntry) -> SessionEntry:
         """Write an entry whole."""
@@ -118,21 +129,36 @@ class SessionEntries:
         return entry
 
     def update(self, key: str, *, add_messages: int = 0, **changes: Any) -> SessionEntry:
-        """Change named fields of an entry, reading and writing in one transaction.
+        """Change named fields of an entry, reading and writing in one transaction. ``updated_at`` never goes back.
 
         :param add_messages: how many to add to ``message_count``.
-        :raises SessionError: if there is no such entry.
+        :raises SessionNotFoundError: if there is no such entry.
         """
         with self._transaction() as connection:
-            row = connection.execute(
-                "select entry from session_entries where key = ?", (key,)
-            ).fetchone()
-            if row is None:
-                raise SessionError(f"there is no session {key!r}", where=self._path)
-            entry = evolve(from_json(key, json.loads(row[0])), **changes)
+            known = self._read(connection, key)
+            if known is None:
+                raise SessionNotFoundError(f"there is no session {key!r}", where=self._path)
+            if "updated_at" in changes:
+                changes["updated_at"] = max(known.updated_at, changes["updated_at"])
+            entry = evolve(known, **changes)
             entry = evolve(entry, message_count=entry.message_count + add_messages)
             _write(connection, entry)
         return entry
+
+    def move(self, key: str, old_id: str, new_id: str) -> SessionEntry:
+        """Let a key go from one session id to another, unless it has gone elsewhere already.
+
+        :raises SessionNotFoundError: if there is no such entry.
+        """
+        with self._transaction() as connection:
+            known = self._read(connection, key)
+            if known is None:
+                raise SessionNotFoundError(f"there is no session {key!r}", where=self._path)
+            if known.session_id == old_id:
+                previous = (*known.previous_session_ids, old_id)
+                known = evolve(known, session_id=new_id, previous_session_ids=previous)
+                _write(connection, known)
+        return known
 
     def list(self) -> list[SessionEntry]:
         """All entries, the newest first."""
@@ -142,7 +168,30 @@ class SessionEntries:
             rows = connection.execute(
                 "select key, entry from session_entries order by updated_at desc, key"
             ).fetchall()
-        return [from_json(key, json.loads(text)) for key, text in rows]
+        return [entry for key, text in rows if (entry := self._decoded_or_none(key, text))]
+
+    def _read(self, connection: sqlite3.Connection, key: str) -> SessionEntry | None:
+        row = connection.execute(
+            "select entry from session_entries where key = ?", (key,)
+        ).fetchone()
+        return None if row is None else self._decoded(key, row[0])
+
+    def _decoded(self, key: str, text: str) -> SessionEntry:
+        try:
+            return from_json(key, json.loads(text))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise SessionError(
+                f"the entry of session {key!r} is damaged: {error}",
+                where=self._path,
+                hint="Its transcript is intact; delete this row to begin a new session under the key.",
+            ) from error
+
+    def _decoded_or_none(self, key: str, text: str) -> SessionEntry | None:
+        try:
+            return self._decoded(key, text)
+        except SessionError as error:
+            logger.warning("left out of the list: %s", error, extra={"session_key": key})
+            return None
 
     def close(self) -> None:
         """Close the database; safe to call twice."""
@@ -178,12 +227,15 @@ class SessionEntries:
         connection = sqlite3.connect(
             self._path, timeout=10, isolation_level=None, check_same_thread=False
         )
+        lock = self._path.with_name(f"{self._path.name}.lock")
         try:
-            connection.execute("pragma busy_timeout = 10000")
-            connection.execute("pragma journal_mode = wal")
-            connection.execute("pragma synchronous = normal")
-            connection.executescript(_SCHEMA)
-        except sqlite3.Error:
+            # Two first openings that switch to WAL at once would not wait for each other (C25).
+            with exclusive(lock, purpose="open", timeout_ms=_OPEN_TIMEOUT_MS):
+                connection.execute("pragma busy_timeout = 10000")
+                connection.execute("pragma journal_mode = wal")
+                connection.execute("pragma synchronous = normal")
+                connection.executescript(_SCHEMA)
+        except (sqlite3.Error, SessionError):
             connection.close()
             raise
         return connection
@@ -198,6 +250,6 @@ def _write(connection: sqlite3.Connection, entry: SessionEntry) -> None:
             entry.key,
             entry.session_id,
             entry.updated_at,
-            json.dumps(to_json(entry), ensure_ascii=False),
+            json.dumps(scrub(to_json(entry)), ensure_ascii=False),
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import secrets
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Required, TypedDict
 
+from hermitcrab.errors import TranscriptError
 from hermitcrab.messages.text import scrub
 from hermitcrab.messages.types import Message
 
@@ -89,7 +91,7 @@ def parse_time(text: object) -> datetime | None:
             return datetime.fromtimestamp(text / 1000, UTC)
         if isinstance(text, str):
             moment = datetime.fromisoformat(text)
-            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError, OSError):
         return None
     return None
@@ -110,9 +112,48 @@ def new_header(session_id: str, moment: datetime, *, cwd: str, parent: str | Non
 
 
 def encode_line(value: Mapping[str, Any]) -> bytes:
-    """One line of a transcript, newline included."""
-    text = json.dumps(scrub(dict(value)), ensure_ascii=False, separators=(",", ":"))
+    """One line of a transcript, newline included. Lone surrogates become U+FFFD (C57), NaN and infinities null.
+
+    :raises TranscriptError: if it holds something that JSON cannot express.
+    """
+    try:
+        try:
+            return _dump(value)
+        except ValueError:
+            return _dump(_expressible(scrub(dict(value))))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TranscriptError(
+            f"an entry of type {value.get('type')!r} cannot be written as JSON: {error}",
+            hint="Messages hold texts, numbers, booleans, null, lists and objects only.",
+        ) from error
+
+
+def _dump(value: Mapping[str, Any]) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8") + b"\n"
+
+
+def _expressible(value: Any) -> Any:
+    """A copy without the numbers that JSON lacks."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _expressible(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expressible(item) for item in value]
+    return value
+
+
+def encode_entry(entry: Entry) -> tuple[Entry, bytes]:
+    """A line, and the entry as it will be read back: the same object if nothing in it had to be replaced.
+
+    :raises TranscriptError: if it holds something that JSON cannot express.
+    """
+    try:
+        return entry, _dump(entry)
+    except (TypeError, ValueError, RecursionError):
+        line = encode_line(entry)
+        return json.loads(line), line
 
 
 def decode_line(line: bytes) -> dict[str, Any] | None:
@@ -131,7 +172,31 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 
 def is_header(value: Mapping[str, Any] | None) -> bool:
     """Whether a decoded line is a session header."""
-    return value is not None and value["type"] == "session" and isinstance(value.get("id"), str)
+    return (
+        value is not None and value["type"] == "session" and reference(value.get("id")) is not None
+    )
+
+
+def format_version(header: Header) -> int:
+    """The format version that a header states: 1 where it states none, the current one where it is unreadable."""
+    version: Any = header.get("version", 1)
+    if isinstance(version, str) and version.isascii() and version.isdigit():
+        return int(version[:9])
+    return version if type(version) is int else FORMAT_VERSION
+
+
+def reference(value: object) -> str | None:
+    """What an id field names; anything but a text with something in it names nothing."""
+    return value if isinstance(value, str) and value else None
+
+
+def identified(value: Mapping[str, Any], header_id: str, offset: int) -> Entry:
+    """The entry on a line, with an id derived from where it stands if it has none."""
+    fields: Any = value
+    if reference(fields.get("id")) is None:
+        fields = {**value, "id": derived_id(header_id, offset)}
+    entry: Entry = fields
+    return entry
 
 
 def derived_id(header_id: str, offset: int) -> str:

@@ -47,12 +47,12 @@ def resolve_session_key(
     if message.session_key is not None:
         return to_store_key(message.session_key, agent_id=agent_id, main_key=main_key)
     if message.chat_type in {"group", "channel"}:
-        channel, peer = fold(message.channel) or "unknown", fold(message.peer) or "unknown"
+        channel, peer = fold(message.channel) or "unknown", message.peer.strip() or "unknown"
         rest = f"{channel}:{message.chat_type}:{peer}"
     else:
         rest = _direct_rest(message, direct_scope, identity_links or {}) or main_key
     if message.thread:
-        rest = f"{rest}:thread:{fold(message.thread)}"
+        rest = f"{rest}:thread:{message.thread.strip()}"
     return to_store_key(f"agent:{agent_id}:{rest}", main_key=main_key)
 
 

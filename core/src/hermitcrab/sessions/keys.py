@@ -23,8 +23,13 @@ ChatType = Literal["direct", "group", "channel", "unknown"]
 KeyShape = Literal["missing", "agent", "malformed_agent", "legacy_or_alias"]
 DirectScope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
 
-_AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.IGNORECASE)
-_SESSION_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}", re.IGNORECASE)
+_AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+#: Ids that a channel owns and that tell upper from lower case: Signal groups, and all behind a Matrix room's kind.
+_OPAQUE_ID = re.compile(
+    r"(?P<head>(?:agent:[^:]*:)?(?:signal:group:(?=[^:]+(?:$|:))|matrix:(?:channel|group):))(?P<id>.+)",
+    re.IGNORECASE | re.DOTALL,
+)
 _RESERVED_ACCOUNTS = frozenset({"__proto__", "prototype", "constructor"})
 _KINDS = {"direct": "direct", "dm": "direct", "group": "group", "channel": "channel"}
 _NOT_PRIVATE_PREFIXES = ("subagent:", "cron:", "hook:", "acp:")
@@ -46,6 +51,19 @@ def fold(text: str) -> str:
     return text.strip().lower()
 
 
+def fold_key(key: str) -> str:
+    """Trim and lower-case a key or its rest, except ids that a channel owns (sessions 1.5, version C)."""
+    key = key.strip()
+    match = _OPAQUE_ID.fullmatch(key)
+    if match is None:
+        return key.lower()
+    head, opaque = match["head"].lower(), match["id"]
+    if "signal:" in head:
+        opaque, colon, behind = opaque.partition(":")
+        return head + opaque + colon + behind.lower()
+    return head + re.sub(":thread:", ":thread:", opaque, flags=re.IGNORECASE)
+
+
 def normalise_agent_id(text: str) -> str:
     """A valid agent id for any text (sessions 1.1); an empty one is ``main``."""
     return _sanitise(text, DEFAULT_AGENT)
@@ -61,7 +79,14 @@ def _sanitise(text: str, fallback: str) -> str:
     folded = fold(text)
     if _AGENT_ID.fullmatch(folded):
         return folded
-    return re.sub(r"[^a-z0-9_-]+", "-", folded).strip("-")[:64].strip("-") or fallback
+    # The first character of a valid id is a letter or a digit, so a leading underscore goes too.
+    cleaned = re.sub(r"[^a-z0-9_-]+", "-", folded).lstrip("-_").rstrip("-")
+    return cleaned[:64].rstrip("-") or fallback
+
+
+def is_session_id(text: str) -> bool:
+    """Whether a text is safe as the file name of a session."""
+    return _SESSION_ID.fullmatch(text) is not None
 
 
 def check_session_id(session_id: str) -> str:
@@ -69,7 +94,7 @@ def check_session_id(session_id: str) -> str:
 
     :raises SessionKeyError: if it is not.
     """
-    if not _SESSION_ID.fullmatch(session_id):
+    if not is_session_id(session_id):
         raise SessionKeyError(
             f"invalid session id {session_id!r}",
             hint="Use 1 to 128 letters, digits, dots, hyphens and underscores, the first a letter or digit.",
@@ -84,7 +109,7 @@ def parse_agent_key(key: str) -> AgentKey | None:
         return None
     if not _AGENT_ID.fullmatch(parts[1]) or parts[2].startswith(":"):
         return None
-    return AgentKey(parts[1].lower(), parts[2].lower())
+    return AgentKey(parts[1].lower(), fold_key(parts[2]))
 
 
 def classify(key: str) -> KeyShape:
@@ -101,20 +126,20 @@ def to_store_key(
 ) -> str:
     """The key under which a session is stored, for what a caller may write: ``main``, ``cron:x``, a whole key.
 
-    :raises SessionKeyError: if the key starts with ``agent:`` but is malformed.
+    :raises SessionKeyError: if no well-formed key comes out of it.
     """
-    folded = fold(key)
+    folded = fold_key(key)
     main = fold(main_key) or DEFAULT_MAIN_KEY
     if folded in SENTINELS:
         return folded
     parsed = parse_agent_key(folded)
+    if parsed is None and not folded.startswith("agent:"):
+        parsed = parse_agent_key(str(AgentKey(normalise_agent_id(agent_id), folded or main)))
     if parsed is None:
-        if folded.startswith("agent:"):
-            raise SessionKeyError(
-                f"malformed session key {key!r}",
-                hint="Write agent:<agentId>:<rest>, such as agent:main:main.",
-            )
-        parsed = AgentKey(normalise_agent_id(agent_id), folded or main)
+        raise SessionKeyError(
+            f"malformed session key {key!r}",
+            hint="Write agent:<agentId>:<rest>, such as agent:main:main.",
+        )
     if parsed.rest in {DEFAULT_MAIN_KEY, main}:
         parsed = AgentKey(parsed.agent_id, main)
     return str(parsed)
@@ -128,7 +153,7 @@ def agent_id_of(key: str) -> str:
 
 def _rest(key: str) -> str:
     parsed = parse_agent_key(key)
-    return fold(key) if parsed is None else parsed.rest
+    return fold_key(key) if parsed is None else parsed.rest
 
 
 def thread_parent(key: str) -> str | None:
@@ -156,8 +181,9 @@ def chat_type(key: str) -> ChatType:
 
 def is_private(key: str) -> bool:
     """Whether a session is a private conversation with its user, so that ``MEMORY.md`` may be shown (memory 1.3)."""
+    if classify(key) == "malformed_agent" or fold(key) in SENTINELS:
+        return False
     rest = _rest(key)
     if rest.startswith(_NOT_PRIVATE_PREFIXES) or ":subagent:" in rest:
         return False
-    parts = rest.split(":")
-    return not ({"group", "channel", "thread", "topic"} & set(parts)) and key not in SENTINELS
+    return not ({"group", "channel", "thread", "topic"} & set(rest.split(":")))

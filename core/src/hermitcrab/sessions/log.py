@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -10,11 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
+from attrs import frozen
 
 from hermitcrab.config.names import camel_case
-from hermitcrab.errors import SessionNotFoundError
+from hermitcrab.errors import TranscriptError
 from hermitcrab.messages.types import Message
+from hermitcrab.sessions.branch import kept_part, leaf_after
 from hermitcrab.sessions.context import ContextItem, context_items
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry
 from hermitcrab.sessions.format import (
@@ -26,13 +28,22 @@ from hermitcrab.sessions.format import (
     iso,
     new_header,
 )
-from hermitcrab.sessions.reading import Branch, kept_part, leaf_after
-from hermitcrab.sessions.transcript import AppendResult, Position, TranscriptStore
+from hermitcrab.sessions.reading import Branch
+from hermitcrab.sessions.transcript import AppendResult, EntryMaker, Position, TranscriptStore
 
 logger = logging.getLogger("hermitcrab.sessions")
 
 Clock = Callable[[], datetime]
 _ids = IdSource()
+
+
+@frozen
+class _Done:
+    """What a worker did: the branch if it had to be read anew, and the entry if its session id is a new one."""
+
+    result: AppendResult
+    branch: Branch | None = None
+    moved: SessionEntry | None = None
 
 
 class SessionLog:
@@ -56,7 +67,8 @@ class SessionLog:
         self._path: tuple[Entry, ...] = branch.entries
         self._version = branch.version
         self.faults = branch.faults
-        self._position = Position(end=branch.end, leaf_id=branch.leaf_id)
+        self._session_id = entry.session_id
+        self._position = _end_of(branch)
         self._visible_from = branch.start
         self._store = store
         self._entries = entries
@@ -72,7 +84,8 @@ class SessionLog:
 
     @property
     def session_id(self) -> str:
-        return self.entry.session_id
+        """The session id that this log writes to, whatever id its key has moved on to meanwhile."""
+        return self._session_id
 
     @property
     def file(self) -> Path:
@@ -111,14 +124,20 @@ class SessionLog:
         return await self.append(made)
 
     async def append(self, entries: Sequence[Entry], *, purpose: str = "append") -> list[Entry]:
-        """Append entries behind the true leaf; ids that stand on the branch already are not written again (C12)."""
+        """Append entries behind the true leaf, and return them as they stand there.
+
+        Ids that stand on the branch already are not written again (C12).
+        """
+        standing: dict[str, Entry] = {}
 
         def make(leaf_id: str | None, found: Sequence[Entry]) -> Sequence[Entry]:
-            known = {entry.get("id") for entry in (*self._path, *found)}
-            return [entry for entry in entries if entry.get("id") not in known]
+            standing.update((entry["id"], entry) for entry in (*self._path, *found))
+            fresh = {entry["id"]: entry for entry in entries if entry["id"] not in standing}
+            return list(fresh.values())
 
         result = await self._append(make, purpose)
-        return list(result.written)
+        standing.update((entry["id"], entry) for entry in result.written)
+        return [standing[entry["id"]] for entry in entries]
 
     async def append_compaction(self, compaction: Entry) -> bool:
         """Append a compaction, unless another process compacted meanwhile; tells whether it was written."""
@@ -130,8 +149,9 @@ class SessionLog:
         return bool(result.written)
 
     async def refresh(self) -> None:
-        """Take in what other processes have appended."""
-        await self._append(lambda leaf_id, found: (), "refresh")
+        """Take in what other processes have appended. Files of older versions are never appended to."""
+        if self._version >= FORMAT_VERSION:
+            await self._append(lambda leaf_id, found: (), "refresh")
 
     async def update_entry(self, *, record: bool = True, **changes: Any) -> SessionEntry:
         """Change fields of the session entry.
@@ -144,218 +164,143 @@ class SessionLog:
                 [self.new_entry("custom", customType=ENTRY_CHANGE, data=data)], purpose="entry"
             )
         now = int(self._clock().timestamp() * 1000)
-        changes.setdefault("updated_at", max(now, self.entry.updated_at))
+        changes.setdefault("updated_at", now)
         self.entry = await asyncio.to_thread(self._entries.update, self.key, **changes)
         return self.entry
 
     async def end_turn(self) -> None:
         """Make the turn durable and bring the counters of the session entry up to date."""
-        counted, self._uncounted_messages = self._uncounted_messages, 0
+        counted = self._uncounted_messages
         now = int(self._clock().timestamp() * 1000)
         self.entry = await asyncio.to_thread(
             self._entries.update,
             self.key,
             add_messages=counted,
-            updated_at=max(now, self.entry.updated_at),
+            updated_at=now,
         )
+        self._uncounted_messages -= counted
         if self._durability == "turn":
             await asyncio.to_thread(self._store.sync, self.session_id)
 
-    async def _append(
-        self, make: Callable[[str | None, Sequence[Entry]], Sequence[Entry]], purpose: str
-    ) -> AppendResult:
+    async def _append(self, make: EntryMaker, purpose: str) -> AppendResult:
         async with self._queue:
-            if self._version != FORMAT_VERSION:
-                await self._copy_to_current_version()
-            # A cancelled caller must not leave us unaware of what the worker still writes.
-            work = asyncio.ensure_future(
-                asyncio.to_thread(
-                    self._store.append,
-                    self.session_id,
-                    self._position,
-                    make,
-                    purpose=purpose,
-                    flush=self._durability == "message",
-                )
-            )
+            # A cancelled caller must not leave us unaware of what the worker still writes (C24).
+            work = asyncio.ensure_future(asyncio.to_thread(self._append_in_worker, make, purpose))
             try:
-                result = await asyncio.shield(work)
+                done = await asyncio.shield(work)
             except asyncio.CancelledError:
-                self._take_in(await work)
+                await self._settle(work)
                 raise
-            self._take_in(result)
-            return result
+            self._take_in(done)
+            if any(_changes_session(entry) for entry in done.result.found):
+                row = await asyncio.to_thread(self._entries.get, self.key)
+                self.entry = row or self.entry
+            return done.result
 
-    def _take_in(self, result: AppendResult) -> None:
-        news = (*result.found, *result.written)
-        self._uncounted_messages += sum(entry["type"] == "message" for entry in result.written)
-        if not news:
-            self._position = result.position
-            return
-        if _follows(self._path, self._position.leaf_id, news):
-            path = (*self._path, *news)
-            self._position = result.position
-            if _has_compaction(news):
-                self._path = kept_part(path)
-                kept = sum(len(encode_line(entry)) for entry in self._path)
-                self._visible_from = self._position.end - kept
-            else:
-                self._path = path
-            if self._items is not None and not _has_compaction(news):
-                self._items = [*self._items, *context_items(news)]
-            else:
-                self._items = None
-            return
-        branch = self._store.read_branch(self.session_id)
-        self._path, self.faults, self._items = branch.entries, branch.faults, None
-        self._position = Position(end=branch.end, leaf_id=branch.leaf_id)
-        self._visible_from = branch.start
-
-    async def _copy_to_current_version(self) -> None:
-        """Writing to an older file first makes a copy in the current format and leaves the old one alone (design 7)."""
-        old = self.file
-        contents = await asyncio.to_thread(self._store.read_all, self.session_id)
-        session_id = str(uuid.uuid4())
-        header = new_header(
-            session_id, self._clock(), cwd=contents.header.get("cwd", ""), parent=str(old)
+    def _append_in_worker(self, make: EntryMaker, purpose: str) -> _Done:
+        """Append, and read the branch anew where the file does not simply continue what we know."""
+        moved: SessionEntry | None = None
+        session_id, position = self._session_id, self._position
+        if self._version != FORMAT_VERSION and purpose != "refresh":
+            moved = self._copy_to_current_version()
+            session_id = moved.session_id
+            position = _end_of(self._store.read_branch(session_id))
+        result = self._store.append(
+            session_id, position, make, purpose=purpose, flush=self._durability == "message"
         )
-        position = await asyncio.to_thread(self._store.create, header)
-        result = await asyncio.to_thread(
-            self._store.append,
+        news = (*result.found, *result.written)
+        if moved is None and _follows(position.leaf_id, news, result.position.leaf_id):
+            return _Done(result)
+        return _Done(result, self._store.read_branch(session_id), moved)
+
+    def _copy_to_current_version(self) -> SessionEntry:
+        """Writing to an older file first makes a copy in the current format and leaves the old one alone (design 7).
+
+        Where another process was first, its copy is the one.
+        """
+        old = self.file
+        if self._version > FORMAT_VERSION:
+            raise TranscriptError(
+                f"this transcript has format {self._version}, which is newer than {FORMAT_VERSION}",
+                where=old,
+                hint="Upgrade hermitcrab to go on with this session; reading it works.",
+            )
+        contents = self._store.read_all(self._session_id)
+        cwd, session_id = str(contents.header.get("cwd", "")), str(uuid.uuid4())
+        header = new_header(session_id, self._clock(), cwd=cwd, parent=str(old))
+        change = self.new_entry(
+            "custom", customType=ENTRY_CHANGE, data={"key": self.key, "sessionId": session_id}
+        )
+        self._store.append(
             session_id,
-            position,
-            lambda leaf_id, found: contents.entries,
+            self._store.create(header),
+            lambda leaf_id, found: (*contents.entries, change),
             purpose="copy to format 3",
             flush=True,
         )
-        previous = (*self.entry.previous_session_ids, self.entry.session_id)
-        self.entry = await asyncio.to_thread(
-            self._entries.update, self.key, session_id=session_id, previous_session_ids=previous
-        )
+        moved = self._entries.move(self.key, self._session_id, session_id)
+        logger.info("copied %s to format 3 as %s", old, session_id, extra={"session_key": self.key})
+        return moved
+
+    async def _settle(self, work: asyncio.Future[_Done]) -> None:
+        """Wait for a worker whose caller is gone, however often it is told to stop."""
+        while not work.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([work])
+        error = work.exception()
+        if error is None:
+            self._take_in(work.result())
+        else:
+            logger.warning(
+                "an append whose caller was cancelled failed: %s",
+                error,
+                extra={"session_key": self.key},
+            )
+
+    def _take_in(self, done: _Done) -> None:
+        result, branch = done.result, done.branch
+        if done.moved is not None:
+            self.entry, self._session_id = done.moved, done.moved.session_id
+            self._version = FORMAT_VERSION
+        self._uncounted_messages += sum(entry["type"] == "message" for entry in result.written)
+        if branch is not None:
+            self._path, self.faults, self._items = branch.entries, branch.faults, None
+            self._position = _end_of(branch)
+            self._visible_from = branch.start
+            return
         self._position = result.position
-        self._version = FORMAT_VERSION
-        logger.info("copied %s to format 3 as %s", old, self.file, extra={"session_key": self.key})
+        news = (*result.found, *result.written)
+        if _has_compaction(news):
+            self._path = kept_part((*self._path, *news))
+            self._items = None
+            self._visible_from = self._position.end - _bytes_of(self._path)
+        elif news:
+            self._path = (*self._path, *news)
+            if self._items is not None:
+                self._items = [*self._items, *context_items(news)]
+
+
+def _end_of(branch: Branch) -> Position:
+    return Position(end=branch.end, leaf_id=branch.leaf_id, header_id=branch.header["id"])
+
+
+def _bytes_of(entries: Sequence[Entry]) -> int:
+    return sum(len(encode_line(entry)) for entry in entries)
+
+
+def _changes_session(entry: Entry) -> bool:
+    """Whether what another process appended also changed the session entry."""
+    return entry["type"] == "compaction" or entry.get("customType") == ENTRY_CHANGE
 
 
 def _has_compaction(entries: Sequence[Entry]) -> bool:
     return any(entry["type"] == "compaction" for entry in entries)
 
 
-def _follows(path: Sequence[Entry], leaf_id: str | None, news: Sequence[Entry]) -> bool:
-    """Whether new entries continue the branch in one line."""
+def _follows(leaf_id: str | None, news: Sequence[Entry], new_leaf_id: str | None) -> bool:
+    """Whether new entries continue the branch in one line, up to the new leaf."""
     for entry in news:
         if entry["type"] == "leaf" or entry.get("parentId") != leaf_id:
             return False
         leaf_id = leaf_after([entry], leaf_id)
-    return True
-
-
-class Sessions:
-    """The sessions of one agent: finding, creating and opening them."""
-
-    def __init__(
-        self,
-        *,
-        store: TranscriptStore,
-        entries: SessionEntries,
-        clock: Clock,
-        cwd: str,
-        durability: str = "turn",
-    ) -> None:
-        self._store = store
-        self._entries = entries
-        self._clock = clock
-        self._cwd = cwd
-        self._durability = durability
-        self._open: dict[str, SessionLog] = {}
-        self._opening = asyncio.Lock()
-
-    async def open(self, key: str, *, create: bool = True) -> SessionLog:
-        """The session under a stored key.
-
-        :raises SessionNotFoundError: if there is none and ``create`` is false.
-        :raises TranscriptError: if its transcript is missing or unreadable.
-        """
-        async with self._opening:
-            log = self._open.get(key)
-            if log is None:
-                entry = await asyncio.to_thread(self._entries.get, key)
-                if entry is None:
-                    if not create:
-                        raise SessionNotFoundError(
-                            f"there is no session {key!r}", hint="See `hermitcrab sessions list`."
-                        )
-                    log = await self._create(key)
-                else:
-                    log = await self._load(entry)
-                self._open[key] = log
-            return log
-
-    async def start_new(self, key: str) -> SessionLog:
-        """Begin a new session id under a key; the old transcript stays where it is.
-
-        What the user set (label, model override) is carried over.
-        """
-        async with self._opening:
-            old = await asyncio.to_thread(self._entries.get, key)
-            log = await self._create(key, old)
-            self._open[key] = log
-            return log
-
-    async def list(self) -> list[SessionEntry]:
-        """The entries of all sessions, the newest first."""
-        return await asyncio.to_thread(self._entries.list)
-
-    async def close(self) -> None:
-        """Close the entry table; safe to call twice."""
-        self._open.clear()
-        await asyncio.to_thread(self._entries.close)
-
-    async def _load(self, entry: SessionEntry) -> SessionLog:
-        branch = await asyncio.to_thread(self._store.read_branch, entry.session_id)
-        if branch.faults.any:
-            logger.warning(
-                "%s: %d bad lines, header rebuilt: %s, missing ancestor: %s",
-                self._store.path(entry.session_id),
-                len(branch.faults.bad_lines),
-                branch.faults.header_rebuilt,
-                branch.faults.missing_ancestor,
-                extra={"session_key": entry.key},
-            )
-        return self._log(entry, branch)
-
-    async def _create(self, key: str, old: SessionEntry | None = None) -> SessionLog:
-        now = self._clock()
-        header = new_header(str(uuid.uuid4()), now, cwd=self._cwd)
-        position = await asyncio.to_thread(self._store.create, header)
-        milliseconds = int(now.timestamp() * 1000)
-        entry = SessionEntry(
-            key=key,
-            session_id=header["id"],
-            updated_at=milliseconds,
-            session_started_at=milliseconds,
-        )
-        if old is not None:
-            entry = evolve(
-                entry,
-                label=old.label,
-                provider_override=old.provider_override,
-                model_override=old.model_override,
-                previous_session_ids=(*old.previous_session_ids, old.session_id),
-            )
-        branch = await asyncio.to_thread(self._store.read_branch, header["id"])
-        log = self._log(entry, evolve(branch, end=position.end))
-        changes = {"key": key, "sessionId": entry.session_id}
-        await log.append([log.new_entry("custom", customType=ENTRY_CHANGE, data=changes)])
-        await asyncio.to_thread(self._entries.put, entry)
-        return log
-
-    def _log(self, entry: SessionEntry, branch: Branch) -> SessionLog:
-        return SessionLog(
-            entry,
-            branch,
-            store=self._store,
-            entries=self._entries,
-            clock=self._clock,
-            durability=self._durability,
-        )
+    return leaf_id == new_leaf_id

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from hermitcrab.errors import TranscriptError
+from hermitcrab.sessions.branch import (
+    has_parent,
+    kept_part,
+    leaf_after,
+    linked,
+    parent_of,
+    path_to,
+    without_repeats,
+)
 from hermitcrab.sessions.format import (
     FORMAT_VERSION,
     Entry,
     Header,
     decode_line,
-    derived_id,
-    is_header,
+    format_version,
+    identified,
+    reference,
 )
+from hermitcrab.sessions.lines import lines_backwards, open_transcript, read_header
 from hermitcrab.sessions.upgrade import upgrade_entries
-
-_CHUNK_BYTES = 64 * 1024
-_HEADER_BYTES = 1024 * 1024
 
 
 @frozen(kw_only=True)
 class ReadFaults:
     """What a reader passed over: nothing of it was changed on disk.
 
-    ``bad_lines`` are byte offsets of lines that hold no entry, ``missing_ancestor`` is an id that no line carries,
-    ``unfinished_bytes`` counts the bytes behind the last newline.
+    ``bad_lines`` are byte offsets of lines that hold no entry, ``missing_ancestor`` is an id that no line before it
+    carries, ``unfinished_bytes`` counts the bytes behind the last newline where they are not a whole entry.
     """
 
     bad_lines: tuple[int, ...] = ()
@@ -60,13 +67,17 @@ class Branch:
 
 @frozen(kw_only=True)
 class TranscriptContents:
-    """A whole transcript; every entry has an id, whatever the version of the file."""
+    """A whole transcript; every entry has an id and a parent, whatever the version of the file.
+
+    ``end`` is the byte offset behind the last whole line.
+    """
 
     path: Path
     header: Header
     version: int
     entries: tuple[Entry, ...]
     faults: ReadFaults
+    end: int
 
     def leaf_id(self) -> str | None:
         """The id at the end of the active branch."""
@@ -74,117 +85,7 @@ class TranscriptContents:
 
     def branch(self) -> tuple[Entry, ...]:
         """The entries from the root to the leaf, compacted ones included."""
-        by_id = {entry["id"]: entry for entry in self.entries if "id" in entry}
-        return path_to(self.leaf_id(), by_id)[0]
-
-
-def leaf_after(entries: Sequence[Entry], leaf_id: str | None) -> str | None:
-    """The leaf once ``entries`` follow in file order: the last entry, or the target of a ``leaf`` entry."""
-    for entry in entries:
-        if entry["type"] == "leaf":
-            leaf_id = entry.get("targetId")
-        elif isinstance(entry.get("id"), str):
-            leaf_id = entry["id"]
-    return leaf_id
-
-
-def path_to(leaf_id: str | None, by_id: dict[str, Entry]) -> tuple[tuple[Entry, ...], str | None]:
-    """The entries from the root to a leaf, and the ancestor that is missing, if one is. Cycles end the walk."""
-    path: list[Entry] = []
-    seen: set[str] = set()
-    while leaf_id is not None and leaf_id not in seen:
-        entry = by_id.get(leaf_id)
-        if entry is None:
-            return tuple(reversed(path)), leaf_id
-        seen.add(leaf_id)
-        path.append(entry)
-        leaf_id = entry.get("parentId")
-    return tuple(reversed(path)), None
-
-
-def open_transcript(path: Path) -> BinaryIO:
-    """Open a transcript for reading.
-
-    :raises TranscriptError: if it is missing, a directory or unreadable.
-    """
-    try:
-        return path.open("rb")
-    except FileNotFoundError:
-        raise TranscriptError(
-            "there is no such transcript",
-            where=path,
-            hint="Check the path, or `hermitcrab sessions list`.",
-        ) from None
-    except IsADirectoryError:
-        raise TranscriptError(
-            "this is a directory, not a transcript", where=path, hint="Name the .jsonl file."
-        ) from None
-    except OSError as error:
-        raise TranscriptError(
-            f"the transcript cannot be opened: {error.strerror}", where=path
-        ) from error
-
-
-def read_header(file: BinaryIO, path: Path) -> tuple[Header, bool]:
-    """The header, and whether it had to be rebuilt from the file name and the first timestamp (design 5)."""
-    file.seek(0)
-    first = file.readline(_HEADER_BYTES)
-    value = decode_line(first) if first.endswith(b"\n") else None
-    if value is not None and is_header(value):
-        return cast(Header, value), False
-    header: Header = {"type": "session", "id": path.name.removesuffix(".jsonl")}
-    entry = value
-    for _ in range(20):
-        if entry is not None and isinstance(entry.get("timestamp"), str):
-            header["timestamp"] = entry["timestamp"]
-            header["version"] = FORMAT_VERSION if isinstance(entry.get("id"), str) else 1
-            break
-        line = file.readline(_HEADER_BYTES)
-        if not line:
-            break
-        entry = decode_line(line)
-    return header, True
-
-
-def lines_backwards(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
-    """Whole lines before ``end``, last first, each with its byte offset and without its newline.
-
-    The bytes between the last newline and ``end`` are not a whole line; they come first, at their offset.
-    """
-    position, rest = end, b""
-    while position > 0:
-        start = max(0, position - _CHUNK_BYTES)
-        file.seek(start)
-        block = file.read(position - start) + rest
-        *lines, head = block.split(b"\n")[::-1]
-        offset = start + len(block)
-        for line in lines:
-            offset -= len(line)
-            yield offset, line
-            offset -= 1
-        # A line longer than a chunk would be joined again and again; larger steps keep that linear.
-        position, rest = start, head
-        if len(head) > _CHUNK_BYTES:
-            position, rest = _extend(file, start, head)
-    offset = len(rest)
-    for line in reversed(rest.split(b"\n")):
-        offset -= len(line)
-        yield offset, line
-        offset -= 1
-
-
-def _extend(file: BinaryIO, position: int, head: bytes) -> tuple[int, bytes]:
-    """Read back to the newline that starts a long line."""
-    pieces = [head]
-    while position > 0:
-        start = max(0, position - _CHUNK_BYTES)
-        file.seek(start)
-        piece = file.read(position - start)
-        pieces.append(piece)
-        position = start
-        if b"\n" in piece:
-            break
-    return position, b"".join(reversed(pieces))
+        return without_repeats(path_to(self.leaf_id(), self.entries)[0])
 
 
 def read_branch(path: Path) -> Branch:
@@ -193,76 +94,95 @@ def read_branch(path: Path) -> Branch:
     :raises TranscriptError: if the file cannot be read.
     """
     with open_transcript(path) as file:
-        size = file.seek(0, os.SEEK_END)
         header, rebuilt = read_header(file, path)
-        version = header.get("version", 1)
-        if version != FORMAT_VERSION:
-            return _branch_of(_contents(file, path, header, rebuilt), size)
-        branch = _scan_back(file, size, header)
-    faults = evolve(branch.faults, header_rebuilt=rebuilt)
-    if faults.missing_ancestor is not None:
-        branch = _branch_of(read_transcript(path), size)
-        faults = evolve(branch.faults, header_rebuilt=rebuilt)
-    return evolve(branch, faults=faults)
+        version = format_version(header)
+        if version >= FORMAT_VERSION:
+            branch = _scan_back(file, header, rebuilt)
+            if branch.faults.missing_ancestor is None:
+                return branch
+        return _branch_of(_contents(file, path, header, rebuilt))
 
 
-def _scan_back(file: BinaryIO, size: int, header: Header) -> Branch:
-    path: list[Entry] = []
-    bad: list[int] = []
+def _scan_back(file: BinaryIO, header: Header, rebuilt: bool) -> Branch:
+    size = file.seek(0, os.SEEK_END)
     end, unfinished = size, 0
+    scan = _BackwardScan(header_id=header["id"])
+    for offset, line in lines_backwards(file, size):
+        if line and offset + len(line) == size and decode_line(line) is None:
+            end, unfinished = offset, len(line)
+            continue
+        scan.take(offset, line)
+        if scan.finished:
+            break
+    path = tuple(entry for _, entry in reversed(scan.path))
+    kept = kept_part(path)
+    return Branch(
+        header=header,
+        version=format_version(header),
+        entries=without_repeats(kept),
+        leaf_id=scan.leaf_id,
+        end=end,
+        start=scan.path[len(kept) - 1][0] if kept else end,
+        faults=ReadFaults(
+            bad_lines=_without_header(tuple(reversed(scan.bad_lines)), rebuilt),
+            header_rebuilt=rebuilt,
+            missing_ancestor=scan.want,
+            unfinished_bytes=unfinished,
+        ),
+    )
+
+
+@define(kw_only=True)
+class _BackwardScan:
+    """Picks the active branch out of lines that come last first.
+
+    ``takes_next`` says that the next entry is wanted whatever its id: it is the leaf, or the entry behind it names no
+    parent. Otherwise ``want`` is the id to look for, and ``None`` the end of the way.
+    """
+
+    header_id: str
+    takes_next: bool = True
     want: str | None = None
     leaf_id: str | None = None
     stop_at: str | None = None
-    compacted = found_leaf = done = False
-    start = 0
-    for offset, line in lines_backwards(file, size):
-        if offset + len(line) == size and size:
-            end, unfinished = offset, len(line)
-            continue
-        if done or not line.strip():
-            if done:
-                break
-            continue
-        if found_leaf and want is not None and want.encode() not in line and _looks_whole(line):
-            continue
+    path: list[tuple[int, Entry]] = field(factory=list)
+    bad_lines: list[int] = field(factory=list)
+    _has_leaf: bool = False
+    _has_compaction: bool = False
+
+    @property
+    def finished(self) -> bool:
+        return not self.takes_next and self.want is None
+
+    def take(self, offset: int, line: bytes) -> None:
+        """Look at one line."""
+        if not line.strip():
+            return
+        if self.want is not None and self.want.encode() not in line and _looks_whole(line):
+            return
         value = decode_line(line)
-        if value is None:
-            bad.append(offset)
-            continue
-        entry = cast(Entry, value)
-        if entry["type"] == "session" and offset == 0:
-            break
-        if not found_leaf:
-            found_leaf = True
-            want = leaf_after([entry], None)
-            leaf_id = want
-        if want is None:
-            break
-        if entry.get("id") != want or entry["type"] == "leaf":
-            continue
-        path.append(entry)
-        start = offset
-        if entry["type"] == "compaction" and not compacted:
-            compacted = True
-            stop_at = entry.get("firstKeptEntryId")
-        done = compacted and stop_at in {entry["id"], None}
-        want = None if done else entry.get("parentId")
-        done = done or want is None
-    entries = tuple(reversed(path))
-    missing = want if want is not None and not done else None
-    if compacted and stop_at is not None and not done and missing is None:
-        entries = kept_part(entries)
-    return Branch(
-        header=header,
-        version=FORMAT_VERSION,
-        entries=entries,
-        leaf_id=leaf_id,
-        end=end,
-        start=start,
-        faults=ReadFaults(
-            bad_lines=tuple(reversed(bad)), missing_ancestor=missing, unfinished_bytes=unfinished
-        ),
-    )
+        if value is None or value["type"] == "session":
+            if offset or value is None:
+                self.bad_lines.append(offset)
+            return
+        entry = identified(value, self.header_id, offset)
+        if not self._has_leaf:
+            self._has_leaf = True
+            self.leaf_id = leaf_after([entry], None)
+        if self.takes_next or entry["id"] == self.want:
+            self._follow(offset, entry)
+
+    def _follow(self, offset: int, entry: Entry) -> None:
+        is_leaf = entry["type"] == "leaf"
+        if not is_leaf:
+            self.path.append((offset, entry))
+        if entry["type"] == "compaction" and not self._has_compaction:
+            self._has_compaction = True
+            self.stop_at = reference(entry.get("firstKeptEntryId")) or entry["id"]
+        self.takes_next = not is_leaf and not has_parent(entry)
+        self.want = parent_of(entry)
+        if self.stop_at == entry["id"] and not is_leaf:
+            self.takes_next, self.want = False, None
 
 
 def _looks_whole(line: bytes) -> bool:
@@ -270,29 +190,15 @@ def _looks_whole(line: bytes) -> bool:
     return line.startswith(b"{") and line.rstrip().endswith(b"}")
 
 
-def kept_part(path: Sequence[Entry]) -> tuple[Entry, ...]:
-    """A path without what its last compaction summarised (context 9.3)."""
-    last = next(
-        (index for index in range(len(path) - 1, -1, -1) if path[index]["type"] == "compaction"),
-        None,
-    )
-    if last is None:
-        return tuple(path)
-    first_kept = path[last].get("firstKeptEntryId")
-    start = next((i for i in range(last) if path[i].get("id") == first_kept), last)
-    return tuple(path[start:])
-
-
-def _branch_of(contents: TranscriptContents, size: int) -> Branch:
-    by_id = {entry["id"]: entry for entry in contents.entries if "id" in entry}
+def _branch_of(contents: TranscriptContents) -> Branch:
     leaf_id = contents.leaf_id()
-    path, missing = path_to(leaf_id, by_id)
+    path, missing = path_to(leaf_id, contents.entries)
     return Branch(
         header=contents.header,
         version=contents.version,
-        entries=kept_part(path),
+        entries=without_repeats(kept_part(path)),
         leaf_id=leaf_id,
-        end=size - contents.faults.unfinished_bytes,
+        end=contents.end,
         faults=evolve(contents.faults, missing_ancestor=missing),
     )
 
@@ -300,16 +206,16 @@ def _branch_of(contents: TranscriptContents, size: int) -> Branch:
 def read_transcript(path: Path) -> TranscriptContents:
     """Read a whole transcript of any version, in file order.
 
-    :raises TranscriptError: if the file cannot be read or holds no entry at all.
+    :raises TranscriptError: if the file cannot be read or holds neither a header nor an entry.
     """
     with open_transcript(path) as file:
         header, rebuilt = read_header(file, path)
         contents = _contents(file, path, header, rebuilt)
     if not contents.entries and rebuilt:
         raise TranscriptError(
-            "this file is empty"
-            if not path.stat().st_size
-            else "no line of this file is a transcript entry",
+            "no line of this file is a transcript entry"
+            if path.stat().st_size
+            else "this file is empty",
             where=path,
             hint="A transcript is JSON Lines: a header of type `session`, then one entry a line.",
         )
@@ -317,7 +223,7 @@ def read_transcript(path: Path) -> TranscriptContents:
 
 
 def _contents(file: BinaryIO, path: Path, header: Header, rebuilt: bool) -> TranscriptContents:
-    version = header.get("version", 1)
+    version = format_version(header)
     entries: list[Entry] = []
     bad: list[int] = []
     offset = unfinished = 0
@@ -326,21 +232,25 @@ def _contents(file: BinaryIO, path: Path, header: Header, rebuilt: bool) -> Tran
         value = decode_line(line)
         if value is None and not line.endswith(b"\n"):
             unfinished = len(line)
-        elif value is None:
-            if line.strip():
-                bad.append(offset)
-        elif not (value["type"] == "session" and offset == 0):
-            value.setdefault("id", derived_id(header["id"], offset))
-            entries.append(cast(Entry, value))
+            break
+        if value is not None and value["type"] != "session":
+            entries.append(identified(value, header["id"], offset))
+        elif offset and line.strip():
+            bad.append(offset)
         offset += len(line)
-    if rebuilt and bad[:1] == [0]:
-        bad = bad[1:]
+    upgraded = upgrade_entries(entries, version)
     return TranscriptContents(
         path=path,
         header=header,
         version=version,
-        entries=tuple(upgrade_entries(entries, version)),
+        entries=tuple(linked(upgraded, None)),
         faults=ReadFaults(
             bad_lines=tuple(bad), header_rebuilt=rebuilt, unfinished_bytes=unfinished
         ),
+        end=offset,
     )
+
+
+def _without_header(bad_lines: tuple[int, ...], rebuilt: bool) -> tuple[int, ...]:
+    """A damaged first line counts as the header's damage, not as a bad line."""
+    return bad_lines[1:] if rebuilt and bad_lines[:1] == (0,) else bad_lines

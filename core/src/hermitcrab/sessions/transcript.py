@@ -5,18 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from hermitcrab.errors import TranscriptError
-from hermitcrab.sessions.format import Entry, Header, decode_line, encode_line
-from hermitcrab.sessions.keys import check_session_id
+from hermitcrab.sessions.branch import leaf_after, linked
+from hermitcrab.sessions.format import (
+    Entry,
+    Header,
+    decode_line,
+    encode_entry,
+    encode_line,
+    identified,
+)
+from hermitcrab.sessions.keys import check_session_id, is_session_id
 from hermitcrab.sessions.locks import exclusive
 from hermitcrab.sessions.reading import (
     Branch,
     TranscriptContents,
-    leaf_after,
     read_branch,
     read_transcript,
 )
@@ -24,10 +31,14 @@ from hermitcrab.sessions.reading import (
 
 @frozen(kw_only=True)
 class Position:
-    """Where a reader stands in a transcript: the byte offset behind what it read, and the leaf there."""
+    """Where a reader stands in a transcript: the byte offset behind what it read, and the leaf there.
+
+    ``header_id`` is the id in the header, from which the ids of entries without one are derived.
+    """
 
     end: int
     leaf_id: str | None
+    header_id: str
 
 
 @frozen(kw_only=True)
@@ -72,7 +83,8 @@ class JsonlTranscriptStore:
         """The ids of all transcripts in the folder."""
         if not self._folder.is_dir():
             return []
-        return sorted(path.name.removesuffix(".jsonl") for path in self._folder.glob("*.jsonl"))
+        names = (path.name.removesuffix(".jsonl") for path in self._folder.glob("*.jsonl"))
+        return sorted(filter(is_session_id, names))
 
     def create(self, header: Header) -> Position:
         """Create a transcript with this header.
@@ -92,7 +104,7 @@ class JsonlTranscriptStore:
             raise _write_error(path, error) from error
         finally:
             os.close(descriptor)
-        return Position(end=len(line), leaf_id=None)
+        return Position(end=len(line), leaf_id=None, header_id=header["id"])
 
     def append(
         self, session_id: str, position: Position, make: EntryMaker, *, purpose: str, flush: bool
@@ -114,7 +126,7 @@ class JsonlTranscriptStore:
             except OSError as error:
                 raise _write_error(path, error) from error
             try:
-                return _append(descriptor, position, make, flush)
+                return _append(path, descriptor, position, make, flush)
             except OSError as error:
                 raise _write_error(path, error) from error
             finally:
@@ -141,33 +153,51 @@ class JsonlTranscriptStore:
             raise _write_error(path, error) from error
 
 
-def _append(descriptor: int, position: Position, make: EntryMaker, flush: bool) -> AppendResult:
+def _append(
+    path: Path, descriptor: int, position: Position, make: EntryMaker, flush: bool
+) -> AppendResult:
     size = os.fstat(descriptor).st_size
-    found, torn = _read_behind(descriptor, position.end, size)
+    if size < position.end:
+        position = _reread(path, position)
+    found, end = _read_behind(descriptor, position, size)
     leaf_id = leaf_after(found, position.leaf_id)
-    written = _chained(make(leaf_id, found), leaf_id)
+    written, lines = _chained(make(leaf_id, found), leaf_id)
     if written:
-        data = (b"\n" if torn else b"") + b"".join(map(encode_line, written))
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        data = (b"\n" if torn else b"") + b"".join(lines)
         _write_whole(descriptor, data)
-        size += len(data)
+        end = size + len(data)
         if flush:
             os.fsync(descriptor)
-    end = size if written or not torn else size - torn
     return AppendResult(
         found=tuple(found),
         written=tuple(written),
-        position=Position(end=end, leaf_id=leaf_after(written, leaf_id)),
+        position=evolve(position, end=end, leaf_id=leaf_after(written, leaf_id)),
     )
 
 
-def _read_behind(descriptor: int, start: int, size: int) -> tuple[list[Entry], int]:
-    """The entries between ``start`` and the end, and the bytes of a torn line there."""
-    if size <= start:
-        return [], 0
-    data = _read_range(descriptor, start, size)
-    *lines, tail = data.split(b"\n")
-    decoded = [decode_line(line) for line in lines if line.strip()]
-    return [cast(Entry, entry) for entry in decoded if entry is not None], len(tail)
+def _reread(path: Path, position: Position) -> Position:
+    """Where the file ends now that something else has made it shorter, such as a restored backup."""
+    branch = read_branch(path)
+    return evolve(position, end=branch.end, leaf_id=branch.leaf_id)
+
+
+def _read_behind(descriptor: int, position: Position, size: int) -> tuple[list[Entry], int]:
+    """The entries behind ``position``, and the offset behind the last of them.
+
+    Under the lock nobody writes, so a whole entry that lacks only its newline counts, and anything else is torn.
+    """
+    found: list[Entry] = []
+    offset = position.end
+    lines = _read_range(descriptor, offset, size).split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        value = decode_line(line)
+        if value is not None and value["type"] != "session":
+            found.append(identified(value, position.header_id, offset))
+        elif number == len(lines):
+            break
+        offset += len(line) + (number < len(lines))
+    return linked(found, position.leaf_id), offset
 
 
 def _read_range(descriptor: int, start: int, end: int) -> bytes:
@@ -181,15 +211,15 @@ def _read_range(descriptor: int, start: int, end: int) -> bytes:
     return b"".join(pieces)
 
 
-def _chained(entries: Sequence[Entry], leaf_id: str | None) -> list[Entry]:
+def _chained(entries: Sequence[Entry], leaf_id: str | None) -> tuple[list[Entry], list[bytes]]:
+    """Entries in one line behind the leaf, and their lines; an entry that names its parent keeps it."""
     chained: list[Entry] = []
-    for entry in entries:
-        if "parentId" not in entry:
-            entry = entry.copy()
-            entry["parentId"] = leaf_id
-        chained.append(entry)
-        leaf_id = leaf_after([entry], leaf_id)
-    return chained
+    lines: list[bytes] = []
+    for entry in linked(entries, leaf_id):
+        written, line = encode_entry(entry)
+        chained.append(written)
+        lines.append(line)
+    return chained, lines
 
 
 def _write_whole(descriptor: int, data: bytes) -> None:

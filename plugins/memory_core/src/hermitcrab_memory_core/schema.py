@@ -18,6 +18,7 @@ SCHEMA_VERSION = 1
 VERSIONS = json.dumps([SCHEMA_VERSION, CHUNKER_VERSION, PASSAGE_VERSION])
 
 _BUSY_TIMEOUT_S = 5.0
+_LOCK_TIMEOUT_S = 30.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS files (
@@ -60,7 +61,14 @@ def connect(path: Path) -> sqlite3.Connection:
 
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Only one process at a time may switch to WAL and create tables.
-    with FileLock(f"{path}.lock", timeout=30, mode=0o600):
+    lock = FileLock(
+        f"{path}.lock",
+        timeout=_LOCK_TIMEOUT_S,
+        mode=0o600,
+        thread_local=False,
+        fallback_to_soft=False,
+    )
+    with lock:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         return _open(path)
 

@@ -113,6 +113,6 @@ def _is_beyond_repair(error: Exception) -> bool:
 
 
 def _hint(error: Exception) -> str:
-    if "locked" in str(error):
+    if isinstance(error, TimeoutError) or "locked" in str(error):
         return "Another process is writing to it; try again"
     return "Make its directory writable, or set HERMITCRAB_HOME to one that is"
