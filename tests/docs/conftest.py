@@ -19,7 +19,14 @@ import pytest
 from attrs import field, frozen
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("plugins/*/*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("*/README.md"),
+        *ROOT.glob("plugins/*/*.md"),
+    ]
+)
 FILE_NAME = re.compile(r"`([\w.-]+)`:")
 FENCE = re.compile(r"```(\w*)")
 
@@ -47,6 +54,11 @@ class Plugin:
     section: str
     files: Mapping[str, str]
 
+    @property
+    def tests(self) -> list[str]:
+        """The names of its files with tests."""
+        return [name for name in self.files if name.startswith("test_")]
+
     def __str__(self) -> str:
         return f"{self.page}: {self.section}"
 
@@ -58,17 +70,28 @@ class Surroundings:
     home: Path
     environ: dict[str, str] = field(factory=dict)
 
-    def run(self, arguments: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        options = {"cwd": ROOT, "input": "", "timeout": 120} | options
+    def run(
+        self, arguments: Sequence[str], *, cwd: Path = ROOT
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command with nothing on stdin and keep what it prints."""
         return subprocess.run(
-            arguments, env=self.environ, capture_output=True, text=True, check=False, **options
+            arguments,
+            cwd=cwd,
+            env=self.environ,
+            input="",
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
 
 
 def read_blocks(page: Path) -> Iterator[Block]:
     """The fenced blocks of a page in order."""
     name = page.relative_to(ROOT).as_posix()
-    section, before, inside, lines, start = "", "", None, [], 0
+    section, before, start = "", "", 0
+    inside: str | None = None
+    lines: list[str] = []
     for number, line in enumerate(page.read_text("utf-8").splitlines(), start=1):
         fence = FENCE.fullmatch(line.strip())
         if inside is not None and line.strip() == "```":
@@ -125,6 +148,7 @@ OFFERS: dict[str, Callable[[], Sequence[Any]]] = {
     "toml_block": lambda: of_language("toml"),
     "shell_page": lambda: sorted({block.page for block in of_language("shell", "console")}),
     "shown_plugin": plugins,
+    "tested_plugin": lambda: [each for each in plugins() if each.tests],
 }
 
 

@@ -34,13 +34,10 @@ async def test_every_plugin_of_the_pages_loads_without_a_complaint(
     assert reply.degraded == ()
 
 
-def test_the_tests_that_the_pages_show_for_plugins_pass(shown_plugin, install, tmp_path, surroundings):
-    names = [name for name in shown_plugin.files if name.startswith("test_")]
-    if not names:
-        pytest.skip("this plugin is shown without a test")
-    install(shown_plugin)
+def test_the_tests_that_the_pages_show_pass(tested_plugin, install, tmp_path, surroundings):
+    install(tested_plugin)
     options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path / "site")]
-    command = [sys.executable, "-m", "pytest", *options, *names]
+    command = [sys.executable, "-m", "pytest", *options, *tested_plugin.tests]
     done = surroundings.run(command, cwd=tmp_path / "site")
     assert done.returncode == 0, done.stdout
     assert "passed" in done.stdout
@@ -50,16 +47,22 @@ async def test_the_plugin_of_the_readme_tells_who_is_on_call_and_guards_the_rule
     install_section, open_home, crab, home
 ):
     install_section("README.md", "A plugin in twenty lines")
-    model = crab.ScriptedModel(crab.calling("write", path="AGENTS.md", content="No rules."), "Well.")
+    model = crab.ScriptedModel(
+        crab.calling("write", path="AGENTS.md", content="No rules."), "Well."
+    )
     async with open_home(model) as host:
         await host.send(MAIN, "Away with the rules.")
-    assert any(f"On call today: {name}." in model.requests[0].system for name in ("Mira", "Jonas", "Wei"))
+    assert any(
+        f"On call today: {name}." in model.requests[0].system for name in ("Mira", "Jonas", "Wei")
+    )
     assert "AGENTS.md is written by people." in texts(model.requests[1])
     assert not (home / "workspace" / "AGENTS.md").exists()
 
 
 def test_the_plugin_of_the_readme_has_twenty_lines(blocks_of):
-    source = next(block for block in blocks_of("README.md") if block.file == "hermitcrab_on_call.py")
+    source = next(
+        block for block in blocks_of("README.md") if block.file == "hermitcrab_on_call.py"
+    )
     assert len([line for line in source.text.splitlines() if line.strip()]) <= 20
 
 
@@ -105,7 +108,9 @@ async def test_the_words_plugin_adds_a_tool_and_a_command(install_section, open_
     assert "count the words that follow" in listed.text
 
 
-async def test_the_lean_engine_shortens_results_of_earlier_turns(install_section, open_home, crab, home):
+async def test_the_lean_engine_shortens_results_of_earlier_turns(
+    install_section, open_home, crab, home
+):
     install_section(GUIDE, "A context engine")
     model = crab.ScriptedModel(crab.calling("read", path="notes.md"), "Read.")
     async with open_home(model) as host:
@@ -125,7 +130,9 @@ async def test_the_plain_memory_finds_and_reads(install_section, open_home, home
     install_section(GUIDE, "A memory backend")
     async with open_home() as host:
         notes = home / "workspace" / "MEMORY.md"
-        notes.write_text("# Staging\n\n- The port is 5437.\n- The host is brennick.\n", encoding="utf-8")
+        notes.write_text(
+            "# Staging\n\n- The port is 5437.\n- The host is brennick.\n", encoding="utf-8"
+        )
         found = await host.memory.search("which port")
         read = await host.memory.read("MEMORY.md", start=3, lines=1)
         status = await host.memory.status()

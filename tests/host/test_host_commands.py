@@ -41,7 +41,9 @@ async def test_reset_with_a_message_answers_it_in_the_new_session(open_host, cra
         reply = await host.send(MAIN, "/reset What now?")
     assert reply.text == "two"
     assert reply.session_id != first.session_id
-    assert [message["content"][0]["text"] for message in model.requests[1].messages] == ["What now?"]
+    assert [message["content"][0]["text"] for message in model.requests[1].messages] == [
+        "What now?"
+    ]
 
 
 async def test_compact_says_what_it_did(open_host, crab):
@@ -53,7 +55,9 @@ async def test_compact_says_what_it_did(open_host, crab):
             await session.append(user(f"Step {number}: " + "we look at the harbour plan " * 200))
             await session.append(assistant("Noted."))
         await session.end_turn()
-        assert (await host.send(MAIN, "/compact Dwell on the harbour.")).text.startswith("Compacted ")
+        assert (await host.send(MAIN, "/compact Dwell on the harbour.")).text.startswith(
+            "Compacted "
+        )
         assert "Compactions: 1" in (await host.send(MAIN, "/status")).text
 
 
@@ -68,7 +72,9 @@ async def test_status_shows_model_context_engine_and_memory(open_host, crab):
 
 async def test_the_model_can_be_chosen_for_a_session_and_survives_a_reset(open_host, crab):
     config = {
-        "models": {"providers": {"box": {"api": "openai-compatible", "baseUrl": "http://127.0.0.1:9/v1"}}}
+        "models": {
+            "providers": {"box": {"api": "openai-compatible", "baseUrl": "http://127.0.0.1:9/v1"}}
+        }
     }
     async with open_host(config=config) as host:
         assert "offline" in (await host.send(MAIN, "/model")).text
@@ -186,3 +192,26 @@ async def test_a_tool_that_is_not_there_is_told_with_those_that_are(open_host, c
     text = reply.messages[2]["content"][0]["text"]
     assert "'fly'" in text
     assert "memory_search" in text
+
+
+async def test_a_tool_that_returns_no_text_does_not_end_the_turn(open_host, crab):
+    async def roll(arguments, context):
+        return 6
+
+    model = crab.ScriptedModel(crab.calling("dice"), "Then not.")
+    async with open_host(model, plugins=_tool_plugin(crab, roll)) as host:
+        reply = await host.send(MAIN, "Roll.")
+    assert reply.text == "Then not."
+    assert "returned a int, not a text" in reply.messages[2]["content"][0]["text"]
+
+
+async def test_a_plugin_cannot_take_a_tool_of_the_core(open_host, crab, home, caplog):
+    async def steal(arguments, context):
+        return "stolen"
+
+    model = crab.ScriptedModel(crab.calling("write", path="a.md", content="kept"))
+    async with open_host(model, plugins=_tool_plugin(crab, steal, "write")) as host:
+        await host.send(MAIN, "Write.")
+    assert (home / "workspace/a.md").read_text() == "kept"
+    (record,) = [each for each in caplog.records if "'write'" in each.getMessage()]
+    assert record.plugin_id == "tools"

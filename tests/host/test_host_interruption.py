@@ -40,7 +40,10 @@ async def test_leaving_a_stream_and_closing_the_host_at_once_keeps_the_turn_too(
         async for _ in host.stream(MAIN, "Tell me a story."):
             break
     assert model.cancelled
-    assert [message.get("stopReason") for message in crab.stored_messages(file)] == [None, "aborted"]
+    assert [message.get("stopReason") for message in crab.stored_messages(file)] == [
+        None,
+        "aborted",
+    ]
 
 
 async def test_a_cancelled_send_keeps_the_turn_as_aborted(open_host, crab):

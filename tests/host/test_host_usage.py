@@ -77,7 +77,9 @@ async def test_a_conversation_goes_on_after_the_host_was_closed(open_host, crab)
     async with open_host(model) as host:
         second = await host.send(MAIN, "Which port?")
     assert second.session_id == first.session_id
-    texts = [block["text"] for message in model.requests[0].messages for block in message["content"]]
+    texts = [
+        block["text"] for message in model.requests[0].messages for block in message["content"]
+    ]
     assert texts == ["The port is 8080.", "Noted.", "Which port?"]
 
 
@@ -126,17 +128,18 @@ async def test_sends_on_two_sessions_run_beside_each_other(open_host, crab):
 
 async def test_a_compaction_waits_for_the_turn_that_runs(open_host, crab):
     order = []
+    begun = asyncio.Event()
 
     async def answer(request):
         order.append("turn begins")
+        begun.set()
         await asyncio.sleep(0.05)
         order.append("turn ends")
         return "done"
 
     async with open_host(crab.ScriptedModel(answer)) as host:
         turn = asyncio.create_task(host.send(MAIN, "hello"))
-        while not order:
-            await asyncio.sleep(0.001)
+        await asyncio.wait_for(begun.wait(), timeout=20)
         await host.compact(MAIN)
         order.append("compacted")
         await turn

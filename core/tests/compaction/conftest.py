@@ -151,7 +151,9 @@ def _work(turns: int, words: int = 60) -> list[Message]:
         messages += [
             user(f"Please look at module {turn}. " + "Say what you find there. " * (words // 6)),
             assistant("I read its settings.", tool_calls=[call]),
-            tool_result(f"call_{turn}", "read", f"build = {turn:08x}ab\n" + "key = value\n" * words),
+            tool_result(
+                f"call_{turn}", "read", f"build = {turn:08x}ab\n" + "key = value\n" * words
+            ),
             assistant(f"We decided to use port {9000 + turn} for module {turn}. " * 3),
         ]
     return messages

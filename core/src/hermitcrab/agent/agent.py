@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,8 @@ async def make_agent(
         citations=config.memory.citations,
         max_results=settings.memory_search.query.max_results,
     )
-    tools = [*builtin_tools(memory, tool_settings), *_plugin_tools(plugins)]
+    tools = builtin_tools(memory, tool_settings)
+    tools += _plugin_tools(plugins, {tool.name for tool in tools})
     return Agent(
         settings,
         workspace=workspace,
@@ -157,7 +158,9 @@ async def _make_memory(
         made = factory(context) if _takes_argument(factory) else factory()
         backend: MemoryBackend = await made if inspect.isawaitable(made) else made
     except Exception as error:
-        logger.warning("memory backend '%s' failed to start", slot, exc_info=True)
+        logger.warning(
+            "memory backend '%s' failed to start", slot, exc_info=True, extra={"plugin_id": slot}
+        )
         return None, f"memory backend '{slot}' failed to start: {error}"
     return backend, None
 
@@ -170,11 +173,18 @@ def _takes_argument(factory: Callable[..., Any]) -> bool:
     return any(p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters)
 
 
-def _plugin_tools(plugins: PluginHost) -> list[Tool]:
-    registered: Mapping[str, Any] = plugins.registries.tools.values()
+def _plugin_tools(plugins: PluginHost, taken: Collection[str]) -> list[Tool]:
+    """The tools of plugins, which cannot replace those of the core."""
+    registry = plugins.registries.tools
     tools: list[Tool] = []
-    for name, value in registered.items():
-        tool = value if isinstance(value, Tool) else _made(value, name)
+    for name, value in registry.values().items():
+        extra = {"plugin_id": (registry.owner_of(name) or "").removeprefix("plugin:")}
+        if name in taken:
+            logger.warning(
+                "tool '%s' of a plugin is not used: it is one of the core's", name, extra=extra
+            )
+            continue
+        tool = value if isinstance(value, Tool) else _made(value, name, extra)
         if tool is not None:
             tools.append(
                 tool if tool.name == name else evolve(tool, schema=evolve(tool.schema, name=name))
@@ -182,13 +192,13 @@ def _plugin_tools(plugins: PluginHost) -> list[Tool]:
     return tools
 
 
-def _made(factory: Callable[[], Any], name: str) -> Tool | None:
+def _made(factory: Callable[[], Any], name: str, extra: Mapping[str, str]) -> Tool | None:
     try:
         tool = factory()
     except Exception:
-        logger.warning("tool '%s' could not be made", name, exc_info=True)
+        logger.warning("tool '%s' could not be made", name, exc_info=True, extra=extra)
         return None
     if not isinstance(tool, Tool):
-        logger.warning("tool '%s' is a %s, not a Tool", name, type(tool).__name__)
+        logger.warning("tool '%s' is a %s, not a Tool", name, type(tool).__name__, extra=extra)
         return None
     return tool

@@ -160,7 +160,7 @@ class SessionOpener:
                 resolved.engine_id,
                 error,
                 exc_info=True,
-                extra={"session_key": log.key},
+                extra={"session_key": log.key, "plugin_id": resolved.engine_id},
             )
 
 

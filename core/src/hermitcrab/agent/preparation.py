@@ -131,15 +131,23 @@ async def _gate(session: SessionContext, prompt: str, system: str) -> str | None
     try:
         decision = await session.fire(event)
     except HookError as error:
-        logger.warning("%s", error, extra={"session_key": session.log.key})
-        return f"Your message could not be sent: a check failed (blocked by {error.where})"
+        plugin_id = failed_plugin(error)
+        logger.warning("%s", error, extra={"session_key": session.log.key, "plugin_id": plugin_id})
+        return f"Your message could not be sent: a check failed (blocked by {plugin_id})"
     if decision is None or decision.outcome != "block":
         return None
     logger.info(
-        "plugin %s blocked a run", decision.decided_by, extra={"session_key": session.log.key}
+        "plugin %s blocked a run",
+        decision.decided_by,
+        extra={"session_key": session.log.key, "plugin_id": decision.decided_by},
     )
     message = decision.message or "it was refused"
     return f"Your message could not be sent: {message} (blocked by {decision.decided_by})"
+
+
+def failed_plugin(error: HookError) -> str:
+    """The plugin whose handler made a gate fail."""
+    return (error.where or "").removeprefix("plugin ")
 
 
 def _joined(*texts: str | None) -> str:

@@ -263,7 +263,7 @@ class SessionContext:
                 self.engine.engine_id,
                 error,
                 exc_info=True,
-                extra={"session_key": self.log.key},
+                extra={"session_key": self.log.key, "plugin_id": self.engine.engine_id},
             )
         degraded = self.engine.degradation()
         self.parts.on_degraded(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from hermitcrab.agent.events import Emit, ToolEnded, ToolStarted
+from hermitcrab.agent.preparation import failed_plugin
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.agent.tools import Tool, ToolContext
 from hermitcrab.errors import HermitcrabError, HookError, ToolError
@@ -52,11 +53,16 @@ class Toolbox:
             if tool is None:
                 names = ", ".join(sorted(self._tools)) or "none"
                 raise ToolError(f"there is no tool {call['name']!r}", hint=f"Tools: {names}.")
-            text = await tool.run(arguments, self._context)
+            text = _checked_text(await tool.run(arguments, self._context))
         except ToolError as error:
             return tool_result(call["id"], call["name"], str(error), is_error=True)
         except Exception as error:
-            logger.warning("tool %s failed", call["name"], exc_info=True)
+            logger.warning(
+                "tool %s failed",
+                call["name"],
+                exc_info=True,
+                extra={"session_key": self._context.session_key},
+            )
             text = (
                 str(error)
                 if isinstance(error, HermitcrabError)
@@ -64,6 +70,12 @@ class Toolbox:
             )
             return tool_result(call["id"], call["name"], text, is_error=True)
         return tool_result(call["id"], call["name"], scrub_text(text))
+
+
+def _checked_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ToolError(f"the tool returned a {type(value).__name__}, not a text")
+    return value
 
 
 async def run_call(
@@ -112,7 +124,11 @@ async def _ask_gate(
     try:
         decision = await session.fire(event)
     except HookError as error:
-        logger.warning("%s", error, extra={"session_key": session.log.key})
+        logger.warning(
+            "%s",
+            error,
+            extra={"session_key": session.log.key, "plugin_id": failed_plugin(error)},
+        )
         return call["arguments"], GATE_FAILED
     if decision is None:
         return call["arguments"], None

@@ -158,12 +158,14 @@ class Upkeep:
                 "engine %s failed to compact: %s",
                 self.engine.engine_id,
                 failure,
-                extra={"session_key": self.log.key},
+                extra={"session_key": self.log.key, "plugin_id": self.engine.engine_id},
             )
         if runtime.outcome is not None:
             return runtime.outcome
         await self.log.refresh()
         over = self._measure(budget) > budget.usable
+        if trigger == "overflow" and not (result is not None and result.compacted):
+            over = True  # the provider knows better than our count
         if not engine.info.owns_compaction and (over or failure is not None):
             return await self.compactor(budget).compact(
                 budget, trigger=trigger, must_fit=must_fit, focus=focus

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from hermitcrab.cli.options import Settings
 from hermitcrab.cli.output import warn
+from hermitcrab.cli.wording import amount
 
 if TYPE_CHECKING:
     from hermitcrab.agent.host import Host
@@ -37,4 +38,6 @@ def warn_of_plugins(host: Host) -> None:
     errors = [each for each in host.plugins.diagnostics if each.level == "error"]
     if errors:
         names = sorted({each.plugin_id or "plugins" for each in errors})
-        warn(f"{len(errors)} plugin errors ({', '.join(names)}): see `hermitcrab plugins doctor`")
+        warn(
+            f"{amount(len(errors), 'plugin error')} ({', '.join(names)}): see `hermitcrab plugins doctor`"
+        )

@@ -79,9 +79,7 @@ def print_table(
         console = Console(width=_FILE_WIDTH)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(
-            column, overflow="fold", justify="right" if column in numbers else "left"
-        )
+        table.add_column(column, overflow="fold", justify="right" if column in numbers else "left")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)

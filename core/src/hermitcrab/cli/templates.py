@@ -11,7 +11,7 @@ CONFIG = """\
 # models:
 #   providers:
 #     local:
-#       api: openai
+#       api: openai-compatible
 #       baseUrl: http://127.0.0.1:8080/v1
 #       # apiKey: ${LOCAL_API_KEY}
 

@@ -58,7 +58,7 @@ _CREDENTIAL = re.compile(
     rf"|{_APART}(?:AKIA|ASIA)[0-9A-Z]{{16}}(?![0-9A-Za-z])"
     rf"|{_APART}AIza[0-9A-Za-z_-]{{30,60}}"
     rf"|{_APART}eyJ[A-Za-z0-9_-]{{10,2000}}\.[A-Za-z0-9_-]{{10,2000}}\.[A-Za-z0-9_-]{{5,2000}}"
-    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[A-Za-z0-9+/=\s]{0,10000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]{0,10000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
     r"|(?i:(?<=bearer )[A-Za-z0-9._~+/-]{16,2000}=*)"
     r"|(?<=://)[^\s:/@]{1,64}:[^\s/@]{3,200}(?=@)"
 )

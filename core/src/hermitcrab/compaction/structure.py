@@ -108,11 +108,13 @@ def finish_summary(
     parts = {heading: clean(text) for heading, text in sections.items()}
     parts[ASKS] = _with_ask(parts[ASKS], clean(latest_ask) if latest_ask else None)
     parts[IDENTIFIERS] = _with_identifiers(parts[IDENTIFIERS], render(parts), required)
-    text = render(parts, clean(tail))
-    if _fits(text, limits, counter):
-        return text
+    tail = clean(tail)
+    short_tail = _cut_tail(tail, limits, counter)
+    for text in (render(parts, tail), render(parts, _truncated(short_tail))):
+        if _fits(text, limits, counter):
+            return text
     parts[IDENTIFIERS] = _with_identifiers(NO_IDENTIFIERS, "", required)
-    for kept_tail in (_cut_tail(clean(tail), limits, counter), ""):
+    for kept_tail in (short_tail, ""):
         cut = _cut_to_fit(parts, kept_tail, limits, counter)
         if cut is not None:
             return cut
@@ -155,6 +157,10 @@ def cut_graphemes(text: str, characters: int) -> str:
     return text[:end]
 
 
+def _truncated(tail: str) -> str:
+    return f"{tail}\n{TRUNCATED}" if tail else TRUNCATED
+
+
 def _cut_tail(tail: str, limits: SummaryLimits, counter: TokenCounter) -> str:
     """The beginning of a tail, so that it cannot starve the sections."""
     share = SummaryLimits(limits.tokens // TAIL_SHARE, limits.characters // TAIL_SHARE)
@@ -176,9 +182,7 @@ def _cut_to_fit(
     while low <= high:
         middle = (low + high) // 2
         cut = {heading: _cut_section(parts[heading], middle) for heading in HEADINGS[:-1]}
-        text = render(
-            {**cut, IDENTIFIERS: parts[IDENTIFIERS]}, "\n".join(filter(None, (tail, TRUNCATED)))
-        )
+        text = render({**cut, IDENTIFIERS: parts[IDENTIFIERS]}, _truncated(tail))
         if _fits(text, limits, counter):
             best, low = text, middle + 1
         else:

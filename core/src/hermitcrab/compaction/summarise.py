@@ -250,19 +250,14 @@ class Summariser:
     async def _ask(
         self, purpose: Purpose, system: str, messages: Sequence[Message], max_tokens: int
     ) -> str:
-        from tenacity import (
-            AsyncRetrying,
-            retry_if_exception_type,
-            stop_after_attempt,
-            wait_random_exponential,
-        )
+        from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
         request = ChatRequest(
             messages=messages, system=system, purpose=purpose, max_tokens=max_tokens
         )
         retrying = AsyncRetrying(
             stop=stop_after_attempt(ATTEMPTS),
-            wait=wait_random_exponential(multiplier=_RETRY_MINIMUM_S, max=_RETRY_MAXIMUM_S),
+            wait=_retry_wait_s,
             retry=retry_if_exception_type((ModelRateLimitError, ModelUnavailableError)),
             reraise=True,
         )

@@ -48,8 +48,8 @@ def is_broken(message: Message) -> bool:
 def group_messages(messages: Sequence[Message]) -> list[list[int]]:
     """Split into atomic groups of indexes: an assistant with tool calls and what follows until all are answered.
 
-    Calls of aborted or failed assistants open no group; a result without an id closes it (context 4.3, version B).
-    A group ends with the last result that answers one of its calls, so whatever stands between belongs to it.
+    Calls of aborted or failed assistants open no group (context 4.3, version B). A group ends with the last result
+    that answers one of its calls, or that may because it has no id, so whatever stands between belongs to it.
     """
     groups: list[list[int]] = []
     start = 0
@@ -69,8 +69,8 @@ def _group_end(messages: Sequence[Message], start: int) -> int:
         if messages[index].get("role") == "toolResult":
             call_id = result_call_id(messages[index])
             if not call_id:
-                return index + 1
-            if call_id in pending:
+                end = index + 1
+            elif call_id in pending:
                 pending.remove(call_id)
                 end = index + 1
         index += 1

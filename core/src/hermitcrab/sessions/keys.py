@@ -167,7 +167,7 @@ def chat_type(key: str) -> ChatType:
     rest = _rest(thread_parent(key) or key)
     parts = rest.split(":")
     found: set[str] = set()
-    if len(parts) == 2 and parts[0] in {"direct", "dm"} and parts[1]:
+    if len(parts) >= 2 and parts[0] in {"direct", "dm"} and any(parts[1:]):
         found.add("direct")
     if len(parts) >= 3 and parts[1] in _KINDS and all(parts[:1]) and any(parts[2:]):
         found.add(_KINDS[parts[1]])

@@ -151,7 +151,7 @@ class SessionLog:
     async def refresh(self) -> None:
         """Take in what other processes have appended. Files of older versions are never appended to."""
         if self._version >= FORMAT_VERSION:
-            await self._append(lambda leaf_id, found: (), "refresh")
+            await self._append(lambda leaf_id, found: (), "refresh", writes=False)
 
     async def update_entry(self, *, record: bool = True, **changes: Any) -> SessionEntry:
         """Change fields of the session entry.
@@ -182,10 +182,14 @@ class SessionLog:
         if self._durability == "turn":
             await asyncio.to_thread(self._store.sync, self.session_id)
 
-    async def _append(self, make: EntryMaker, purpose: str) -> AppendResult:
+    async def _append(
+        self, make: EntryMaker, purpose: str, *, writes: bool = True
+    ) -> AppendResult:
         async with self._queue:
             # A cancelled caller must not leave us unaware of what the worker still writes (C24).
-            work = asyncio.ensure_future(asyncio.to_thread(self._append_in_worker, make, purpose))
+            work = asyncio.ensure_future(
+                asyncio.to_thread(self._append_in_worker, make, purpose, writes)
+            )
             try:
                 done = await asyncio.shield(work)
             except asyncio.CancelledError:
@@ -197,11 +201,11 @@ class SessionLog:
                 self.entry = row or self.entry
             return done.result
 
-    def _append_in_worker(self, make: EntryMaker, purpose: str) -> _Done:
+    def _append_in_worker(self, make: EntryMaker, purpose: str, writes: bool) -> _Done:
         """Append, and read the branch anew where the file does not simply continue what we know."""
         moved: SessionEntry | None = None
         session_id, position = self._session_id, self._position
-        if self._version != FORMAT_VERSION and purpose != "refresh":
+        if writes and self._version != FORMAT_VERSION:
             moved = self._copy_to_current_version()
             session_id = moved.session_id
             position = _end_of(self._store.read_branch(session_id))

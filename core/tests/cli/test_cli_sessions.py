@@ -1,0 +1,101 @@
+"""``hermitcrab sessions``: read from disk, whatever the plugins do."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+
+@pytest.fixture
+def talked(cli):
+    """A home with two sessions."""
+    cli("run", "-m", "The harbour code is 4711.")
+    cli("run", "-m", "Hello", "--session", "cron:nightly")
+    return cli
+
+
+def test_list_as_json_is_a_list_of_objects_newest_first(talked):
+    first, second = talked.json("sessions", "list")
+    assert first["key"] == "agent:main:cron:nightly"
+    assert second["key"] == "agent:main:main"
+    assert set(first) == {"key", "sessionId", "updatedAt", "messages"}
+    assert first["updatedAt"] >= second["updatedAt"]
+    assert abs(second["updatedAt"] / 1000 - time.time()) < 600
+    assert second["messages"] >= 2
+    file = talked.home / "agents/main/sessions" / f"{second['sessionId']}.jsonl"
+    assert file.is_file()
+
+
+def test_list_as_text_has_a_line_for_each_session(talked):
+    text = talked("sessions", "list").stdout
+    assert "agent:main:main" in text
+    assert "agent:main:cron:nightly" in text
+    assert talked("sessions", "list", "--agent", "nobody").stdout == ""
+
+
+def test_an_empty_home_has_no_sessions_and_is_not_created(cli):
+    assert cli.json("sessions", "list") == []
+    assert "no sessions yet" in cli("sessions", "list").stderr
+    assert not cli.home.exists()
+
+
+def test_show_prints_roles_texts_and_tool_calls(talked):
+    text = talked("sessions", "show", "main").stdout
+    assert "user" in text
+    assert "The harbour code is 4711." in text
+    assert "→ memory_search(query=The harbour code is 4711.)" in text
+    assert "assistant" in text
+
+
+def test_show_as_json_holds_the_messages_as_they_are_on_disk(talked):
+    shown = talked.json("sessions", "show", "main")
+    assert shown["key"] == "agent:main:main"
+    first, last = shown["messages"][0], shown["messages"][-1]
+    assert first["role"] == "user"
+    assert first["content"] == [{"type": "text", "text": "The harbour code is 4711."}]
+    assert last["role"] == "assistant"
+    assert all(message["id"] and message["timestamp"] for message in shown["messages"])
+
+
+def test_limit_shows_the_last_messages(talked):
+    whole = talked.json("sessions", "show", "main")["messages"]
+    assert talked.json("sessions", "show", "main", "--limit", "1")["messages"] == whole[-1:]
+    assert talked.json("sessions", "show", "main", "--limit", "99")["messages"] == whole
+
+
+def test_show_goes_back_behind_a_compaction(talked):
+    talked("run", "-m", "/compact")
+    texts = json.dumps(talked.json("sessions", "show", "main")["messages"])
+    assert "4711" in texts
+
+
+def test_a_session_that_is_not_there_is_an_error(talked):
+    error = talked("sessions", "show", "nowhere", code=1).stderr
+    assert error.startswith("error: there is no session 'agent:main:nowhere'")
+    assert "agent:<agentId>" in talked("sessions", "show", "agent:", code=1).stderr
+
+
+def test_control_characters_of_a_message_do_not_reach_the_terminal(cli):
+    cli("run", "-m", "beware \x1b[2J\x07 of this")
+    text = cli("sessions", "show", "main").stdout
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "beware" in text
+
+
+def test_a_damaged_transcript_is_shown_with_a_warning(talked):
+    session_id = talked.json("sessions", "list")[1]["sessionId"]
+    file = talked.home / "agents/main/sessions" / f"{session_id}.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([*lines[:2], b'{"type":"mess\n', *lines[2:]]))
+    result = talked("sessions", "show", "main")
+    assert "1 line holds no entry" in result.stderr
+    assert "4711" in result.stdout
+
+
+def test_a_missing_transcript_is_an_error(talked):
+    session_id = talked.json("sessions", "list")[1]["sessionId"]
+    (talked.home / "agents/main/sessions" / f"{session_id}.jsonl").unlink()
+    assert "there is no such transcript" in talked("sessions", "show", "main", code=1).stderr
