@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +73,8 @@ class Process:
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[Process]:
-    yield Process(tmp_path / "home", tmp_path / "site")
+def process(tmp_path: Path) -> Process:
+    return Process(tmp_path / "home", tmp_path / "site")
 
 
 #: Says one word and then takes forever.

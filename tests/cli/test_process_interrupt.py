@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
 import signal
 import stat
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+pty = pytest.importorskip("pty", reason="signals and terminals of Unix")
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 DEMO = Path(__file__).resolve().parents[2] / "examples/demo/conversation.jsonl"
@@ -81,14 +80,20 @@ def test_sigint_in_a_scratch_replay_removes_the_temporary_home(process, tmp_path
     assert list(scratch.iterdir()) == []
 
 
+#: What the terminal is sent when the prompt is ready for keys.
+READY = "\x1b[?2004h"
+
+
 class Terminal:
-    """A program behind a pseudo-terminal of its own."""
+    """A program behind a pseudo-terminal of its own, so that Ctrl-C is a key."""
 
     def __init__(self, args: list[str], environ: dict[str, str]) -> None:
         self.seen = b""
-        self._pid, self._descriptor = pty.fork()
-        if self._pid == 0:
-            os.execvpe(args[0], args, environ)
+        self._descriptor, far_end = pty.openpty()
+        # The first process of a session that opens a terminal by name is controlled by it.
+        shell = ["sh", "-c", 'exec "$@" <"$0" >"$0" 2>&1', os.ttyname(far_end)]
+        self._process = subprocess.Popen([*shell, *args], env=environ, start_new_session=True)
+        self._far_end = far_end
 
     def wait_for(self, text: str, *, since: int = 0) -> int:
         """Read until ``text`` stands behind the first ``since`` bytes; returns how much was read."""
@@ -103,31 +108,36 @@ class Terminal:
         os.write(self._descriptor, keys.encode())
 
     def exit_code(self) -> int:
-        while True:
-            try:
-                if not os.read(self._descriptor, 65536):
-                    break
-            except OSError:
-                break
-        _, status = os.waitpid(self._pid, 0)
+        """Wait for the end."""
+        return self._process.wait(timeout=30)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
         os.close(self._descriptor)
-        return os.waitstatus_to_exitcode(status)
+        os.close(self._far_end)
+
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs a terminal as on Linux")
 
 
 @pytest.fixture
 def terminal(slow_model):
     environ = slow_model.environ | {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
     args = [sys.executable, "-m", "hermitcrab", "chat", "--model", "slow/one"]
-    return Terminal(args, environ)
+    opened = Terminal(args, environ)
+    yield opened
+    opened.close()
 
 
+@ON_LINUX
 def test_in_a_terminal_ctrl_c_cancels_the_answer_and_ctrl_d_leaves(terminal, slow_model):
-    terminal.wait_for("> ")
+    terminal.wait_for(READY)
     terminal.press("tell me a story\r")
     terminal.wait_for("Once")
     terminal.press("\x03")
     read = terminal.wait_for("cancelled; what was said so far is kept")
-    terminal.wait_for("> ", since=read)
+    terminal.wait_for(READY, since=read)
     terminal.press("\x04")
     assert terminal.exit_code() == 0
     assert last_answer(slow_model) == ("assistant", "aborted", "Once")
@@ -136,21 +146,24 @@ def test_in_a_terminal_ctrl_c_cancels_the_answer_and_ctrl_d_leaves(terminal, slo
     assert "tell me a story" in history.read_text(encoding="utf-8")
 
 
+@ON_LINUX
 def test_in_a_terminal_ctrl_c_twice_at_the_prompt_leaves(terminal):
-    terminal.wait_for("> ")
+    terminal.wait_for(READY)
     terminal.press("\x03")
     read = terminal.wait_for("Ctrl-C again, or Ctrl-D, leaves")
-    terminal.wait_for("> ", since=read)
+    terminal.wait_for(READY, since=read)
     terminal.press("\x03")
     assert terminal.exit_code() == 130
 
 
+@ON_LINUX
 def test_in_a_terminal_alt_enter_begins_a_line(terminal, slow_model):
-    terminal.wait_for("> ")
+    terminal.wait_for(READY)
     terminal.press("first\x1b\rsecond\r")
     terminal.wait_for("Once")
     terminal.press("\x03")
-    terminal.wait_for("cancelled")
+    read = terminal.wait_for("cancelled")
+    terminal.wait_for(READY, since=read)
     terminal.press("\x04")
-    terminal.exit_code()
+    assert terminal.exit_code() == 0
     assert slow_model.messages()[0]["content"][0]["text"] == "first\nsecond"

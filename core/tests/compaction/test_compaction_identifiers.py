@@ -77,6 +77,7 @@ def test_an_identifier_is_found_whatever_stands_around_it(identifier: str, sente
         "a single /segment",
         "12345 is short, abcdef0 too",
         "ratio 3/4, e.g. this",
+        "console.log(process.env)",
         "中文没有标识符，只有十二点三十分。",
         "",
     ],

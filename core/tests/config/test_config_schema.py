@@ -91,7 +91,6 @@ def test_allowed_values_are_kept(path: str, value: Any) -> None:
         (f"{SEARCH}.query.minScore", 1.1, "a number, 0 to 1"),
         (f"{SEARCH}.extraPaths", "notes", "a list"),
         ("agents.list", {"id": "main"}, "a list"),
-        ("models.providers.a.api", "soap", "one of openai-compatible"),
         ("models.providers.a.baseUrl", "api.example.com", "an address http://"),
         ("models.providers.a.maxRetries", 11, "an integer, 0 to 10"),
         ("session.durability", "Turn", "one of turn, message, os"),

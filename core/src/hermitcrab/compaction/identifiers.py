@@ -47,6 +47,8 @@ _PATTERN = re.compile(
     rf"|(?P<hex>{_START}(?<![0-9]\.)(?:0[xX])?(?=[0-9]{{0,128}}[A-Fa-f])[0-9A-Fa-f]{{8,128}}{_END})"
     rf"|(?P<digits>{_START}(?<!\.)[0-9]{{6,40}}{_END}(?!\.[0-9]))"
 )
+#: What looks like a file name in code and is none.
+_NO_FILES = frozenset({"console.log", "process.env", "Math.log", "math.log", "np.log"})
 _TIME = re.compile(r"[0-9]{1,2}:[0-9]{2}")
 _TRAILING = ".,;:!?)]}>'\"`*"
 
@@ -83,7 +85,7 @@ def extract_identifiers(text: str) -> list[str]:
         value = _without_punctuation(match.group())
         if not MINIMUM_LENGTH <= len(value) <= MAXIMUM_LENGTH or _REDACTION in value:
             continue
-        if match.lastgroup == "port" and _TIME.fullmatch(value):
+        if value in _NO_FILES or (match.lastgroup == "port" and _TIME.fullmatch(value)):
             continue
         found.setdefault(normal_form(value), value)
     return list(found.values())

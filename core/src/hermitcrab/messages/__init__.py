@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hermitcrab.messages.build import assistant, tool_result, user
+from hermitcrab.messages.build import assistant, tool_call, tool_result, user
 from hermitcrab.messages.convert_anthropic import from_anthropic, to_anthropic
 from hermitcrab.messages.convert_openai import from_openai, to_openai
+from hermitcrab.messages.text import text_of, tool_calls_of
 from hermitcrab.messages.types import Message
 
 __all__ = [
@@ -12,8 +13,11 @@ __all__ = [
     "assistant",
     "from_anthropic",
     "from_openai",
+    "text_of",
     "to_anthropic",
     "to_openai",
+    "tool_call",
+    "tool_calls_of",
     "tool_result",
     "user",
 ]

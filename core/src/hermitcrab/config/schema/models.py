@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated
 
 from attrs import field, frozen
 
@@ -31,8 +31,11 @@ class ModelEntry:
 class ProviderConfig:
     """One server that answers chat requests."""
 
-    api: Literal["openai-compatible"] = field(
-        default="openai-compatible", metadata=about("The protocol that the server speaks.")
+    api: Annotated[str, NAME] = field(
+        default="openai-compatible",
+        metadata=about(
+            "The protocol that the server speaks: `openai-compatible`, or one that a plugin provides."
+        ),
     )
     base_url: Annotated[str, HttpUrl()] | None = field(
         default=None,
