@@ -96,13 +96,14 @@ class Terminal:
         self._far_end = far_end
 
     def wait_for(self, text: str, *, since: int = 0) -> int:
-        """Read until ``text`` stands behind the first ``since`` bytes; returns how much was read."""
+        """Read until ``text`` stands somewhere behind the first ``since`` bytes; returns where it ends."""
         deadline = time.monotonic() + 30
-        while text.encode() not in self.seen[since:]:
+        wanted = text.encode()
+        while (found := self.seen.find(wanted, since)) < 0:
             assert time.monotonic() < deadline, self.seen
             if select.select([self._descriptor], [], [], 1)[0]:
                 self.seen += os.read(self._descriptor, 65536)
-        return len(self.seen)
+        return found + len(wanted)
 
     def press(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())

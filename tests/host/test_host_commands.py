@@ -94,6 +94,13 @@ async def test_an_unknown_command_is_never_sent_to_the_model(open_host, crab):
     assert model.requests == []
 
 
+async def test_two_slashes_say_to_the_model_what_looks_like_a_command(open_host, crab):
+    model = crab.ScriptedModel("I see.")
+    async with open_host(model) as host:
+        assert (await host.send(MAIN, "//compact is a command")).text == "I see."
+    assert model.requests[0].messages[0]["content"][0]["text"] == "/compact is a command"
+
+
 async def test_a_path_is_no_command(open_host, crab):
     model = crab.ScriptedModel("I see.")
     async with open_host(model) as host:

@@ -117,6 +117,26 @@ async def test_a_real_full_disk_is_a_typed_error_and_room_repairs_it(small_disk,
     assert reply.text in {"one", "two", "three"}
 
 
+@pytest.mark.parametrize("way", ["/new", "/reset", "the method"])
+async def test_a_transcript_that_is_gone_is_a_typed_error_and_can_be_left_behind(
+    open_host, crab, way
+):
+    """C10"""
+    async with open_host(crab.ScriptedModel()) as host:
+        await host.send(MAIN, "hello")
+        file = (await host.session(MAIN)).file
+    file.unlink()
+    async with open_host(crab.ScriptedModel()) as host:
+        with pytest.raises(TranscriptError, match=r"agent:main:main.*/new"):
+            await host.send(MAIN, "hello?")
+        if way == "the method":
+            await host.reset(MAIN)
+        else:
+            await host.send(MAIN, way)
+        assert (await host.send(MAIN, "hello!")).text == "ok"
+    assert not file.exists()
+
+
 async def test_a_home_that_is_a_file_is_a_typed_error(tmp_path, crab):
     (tmp_path / "home").write_text("not a folder")
     with pytest.raises(HermitcrabError, match="home"):

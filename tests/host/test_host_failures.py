@@ -43,6 +43,16 @@ async def test_a_failing_model_is_a_typed_error_and_the_next_turn_works(open_hos
     assert "server is down" not in str(model.requests[-1].messages)
 
 
+async def test_a_stream_raises_the_error_of_its_turn(open_host, crab):
+    model = crab.ScriptedModel(
+        crab.calling("read", path="a.md"), ModelUnavailableError("the server is down")
+    )
+    async with open_host(model) as host:
+        with pytest.raises(ModelUnavailableError, match="the server is down"):
+            _ = [event async for event in host.stream(MAIN, "hello")]
+        assert (await host.send(MAIN, "hello?")).text == "ok"
+
+
 async def test_a_model_that_raises_something_of_its_own_leaves_an_error_turn_too(open_host, crab):
     model = crab.ScriptedModel(RuntimeError("a bug in the model"), "Back again.")
     async with open_host(model) as host:

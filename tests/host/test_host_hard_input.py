@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -37,7 +38,7 @@ async def test_a_huge_tool_result_is_cut_in_the_view_alone(open_host, crab):
     """C93"""
 
     async def dump(arguments, context):
-        return "BEGIN " + "x" * 2_000_000 + " END"
+        return "BEGIN " + "we look at the harbour plan " * 70_000 + " END"
 
     @hookimpl
     def register_tools(registry):
@@ -101,10 +102,8 @@ async def test_a_malformed_answer_does_not_end_the_session(open_host, crab, cont
 @pytest.mark.parametrize("key", ["agent:../../up:main", "agent:a/b:main", "agent:", "agent:main:"])
 async def test_a_key_can_never_lead_out_of_the_home(open_host, crab, home, tmp_path, key):
     async with open_host(crab.ScriptedModel()) as host:
-        try:
+        with suppress(SessionKeyError):
             await host.send(key, "hello")
-        except SessionKeyError:
-            pass
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
     assert sorted(path.name for path in (home / "agents").iterdir()) == ["main"]
 
@@ -138,14 +137,13 @@ async def test_the_tools_of_a_blocked_answer_do_not_run(open_host, crab, home):
 
 
 async def test_a_plugin_that_asks_for_a_model_that_is_not_there_does_not_end_the_turn(
-    open_host, home, caplog
+    open_host, crab, caplog
 ):
     @hookimpl
     async def before_model_resolve(event, ctx):
         return ModelChoice(provider_override="nobody", model_override="large")
 
-    plugins = [("chooser", type("Chooser", (), {"before_model_resolve": before_model_resolve}))]
-    plugins = [("chooser", plugins[0][1]())]
+    plugins = [("chooser", crab.plugin(before_model_resolve))]
     async with open_host(config={}, plugins=plugins) as host:
         reply = await host.send(MAIN, "hello")
     assert "offline model" in reply.text

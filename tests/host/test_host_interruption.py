@@ -110,3 +110,21 @@ async def test_a_cancelled_tool_leaves_a_call_that_the_next_turn_can_live_with(o
     assert reply.text == "Here I am."
     roles = [message["role"] for message in model.requests[-1].messages]
     assert roles == ["user", "assistant", "toolResult", "user"]
+
+
+async def test_cancelling_who_reads_a_stream_cancels_the_turn(open_host, crab):
+    model = crab.HangingModel()
+    async with open_host(model) as host:
+
+        async def read():
+            async for _ in host.stream(MAIN, "Tell me a story."):
+                pass
+
+        reader = asyncio.create_task(read())
+        await asyncio.wait_for(model.started.wait(), timeout=20)
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        assert model.cancelled
+        stored = crab.stored_messages(await _file(host))
+    assert stored[-1]["stopReason"] == "aborted"

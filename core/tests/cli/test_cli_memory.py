@@ -34,7 +34,7 @@ def test_search_as_json(remembering):
 def test_search_as_text_shows_where_and_what(remembering):
     result = remembering("memory", "search", "harbour")
     assert "4711" in result.stdout
-    assert "memory/2026-10-05.md:1-" in result.stderr + result.stdout
+    assert "memory/2026-10-05.md:1-" in result.stdout
 
 
 def test_a_search_that_finds_nothing_says_so_and_is_no_error(remembering):

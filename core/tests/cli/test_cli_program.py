@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,18 @@ def test_a_home_that_is_a_file_is_refused_in_one_line(tmp_path: Path):
         assert result.stderr.count("\n") == 1
         assert f"{file}: the home must be a folder" in result.stderr
     assert file.read_text(encoding="utf-8") == "content"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_home_that_cannot_be_written_is_one_line(cli, tmp_path: Path, recording):
+    tmp_path.chmod(0o500)
+    try:
+        for command in (["run", "-m", "hello"], ["init"], ["replay", str(recording)]):
+            error = cli(*command, code=1).stderr
+            assert "cannot be created" in error
+            assert error.count("\n") == 1
+    finally:
+        tmp_path.chmod(0o700)
 
 
 def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_debug(cli, monkeypatch):

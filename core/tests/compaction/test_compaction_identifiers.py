@@ -166,6 +166,8 @@ def test_what_is_no_secret_stays() -> None:
         ("/srv/etc/app/x", "/etc/app/x", False),
         ("/etc/app/x/y", "/etc/app/x", False),
         ("in /etc/app/x.", "/etc/app/x", True),
+        ("/etc/app/x\\n", "/etc/app/x", True),
+        ("C:\\app\\x\\y", "C:\\app\\x", False),
         ("xmain.py", "main.py", False),
         ("first xmain.py, then main.py", "main.py", True),
     ],

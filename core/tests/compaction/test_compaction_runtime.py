@@ -417,6 +417,21 @@ async def test_identifiers_beyond_the_required_ones_are_kept_beside_the_text(
     assert missing_identifiers(outcome.summary, others) != []
 
 
+async def test_identifiers_of_a_large_window_leave_room_for_the_summary(
+    bench: Any, scripted: Any, notes: str
+) -> None:
+    """A quarter of 35,800 tokens is more than the 16,000 characters that a summary may have."""
+    paths = [f"/srv/deployments/cluster_{number}/settings.toml" for number in range(400)]
+    await bench.log.append_messages([user(path) for path in paths[:300]])
+    results = [user(" ".join(paths[n : n + 40])) for n in range(0, 400, 40)]
+    await bench.log.append_messages([*results, user("word " * 20_000), user("go on")])
+    body = notes.replace("- Write the tests.", "- Write the tests.\n" * 300)
+    outcome = await bench.compact(scripted(body), window=200_000)
+    assert_stored_well(bench, outcome, 200_000)
+    assert 50 < outcome.identifiers_required < 100
+    assert outcome.summary.count("- Write the tests.") == 300
+
+
 async def test_without_a_policy_no_identifier_is_demanded(
     full: Any, scripted: Any, settings: Any, notes: str
 ) -> None:

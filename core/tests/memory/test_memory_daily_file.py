@@ -199,3 +199,10 @@ def test_a_statement_is_not_said_again_under_a_later_hour() -> None:
 
 def test_a_short_item_under_a_new_heading_is_news() -> None:
     assert "- done" in addition("## Build\n- done\n", "## Tests\n- done\n")
+
+
+def test_what_the_file_ends_with_is_not_joined_with_what_is_being_added() -> None:
+    existing, payload = "# A\n- one", "x\n# A\n- one\nx"
+    once = existing + addition(existing, payload)
+    assert "- one\nx" in once
+    assert addition(once, payload) == ""

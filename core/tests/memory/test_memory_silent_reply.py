@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermitcrab.memory.silent import is_silent, strip_silent
+from hermitcrab.memory.silent import SilentGate, is_silent, strip_silent
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,20 @@ def test_long_whitespace_takes_no_time():
     """C41: patterns must be linear."""
     assert strip_silent("x" + " " * 200_000 + "y").endswith("y")
     assert not is_silent("<think>" * 50_000)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        (["NO", "_REPLY"], ["", "", ""]),
+        (["NO_REPLY", " NO_REPLY\n"], ["", "", ""]),
+        (["NO", "W is the time", "."], ["", "NOW is the time", ".", ""]),
+        (["No, ", "thanks"], ["No, ", "thanks", ""]),
+        (["Hello"], ["Hello", ""]),
+        (["N"], ["", "N"]),
+        ([" ", "\n"], ["", "", " \n"]),
+    ],
+)
+def test_a_stream_is_held_back_while_it_may_become_silent(pieces, shown):
+    gate = SilentGate()
+    assert [*(gate.let_through(piece) for piece in pieces), gate.rest()] == shown

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,33 +12,47 @@ from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.sessions import Sessions
 from hermitcrab.sessions.transcript import JsonlTranscriptStore
 
-KEY = "agent:main:main"
-HEADER = {"type": "session", "version": 3, "id": "s1", "timestamp": "2026-03-01T12:00:00.000Z"}
-
-
-def line_of(value: Any) -> bytes:
-    return json.dumps(value).encode() + b"\n"
-
-
-def message_entry(entry_id: str, parent: str | None, text: str = "hi", **more: Any) -> Any:
-    message = {"role": "user", "content": [{"type": "text", "text": text}]}
-    return {"type": "message", "id": entry_id, "parentId": parent, "message": message, **more}
-
 
 class Files:
     """Transcripts in a folder, written as foreign programs write them."""
+
+    header: Any = {  # noqa: RUF012 - never changed
+        "type": "session",
+        "version": 3,
+        "id": "s1",
+        "timestamp": "2026-03-01T12:00:00.000Z",
+    }
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.store = JsonlTranscriptStore(folder)
 
-    def write(self, lines: Sequence[Any], *, header: Any = HEADER, session_id: str = "s1") -> Path:
-        """Write a transcript; a line given as bytes goes in as it is, ``None`` leaves the header out."""
-        all_lines = lines if header is None else [header, *lines]
-        data = b"".join(line if isinstance(line, bytes) else line_of(line) for line in all_lines)
+    @staticmethod
+    def line(value: Any) -> bytes:
+        """One line, as other programs write it."""
+        return json.dumps(value).encode() + b"\n"
+
+    @staticmethod
+    def message(entry_id: Any, parent: Any, text: str = "hi", **more: Any) -> Any:
+        """A message entry."""
+        message = {"role": "user", "content": [{"type": "text", "text": text}]}
+        return {"type": "message", "id": entry_id, "parentId": parent, "message": message, **more}
+
+    def chain(self, *ids: str) -> list[Any]:
+        """Messages in one line, each behind the one before."""
+        return [
+            self.message(entry_id, parent, f"text of {entry_id}")
+            for parent, entry_id in zip((None, *ids), ids, strict=False)
+        ]
+
+    def write(self, *entries: Any, header: Any = header, session_id: str = "s1") -> Path:
+        """Write a transcript; bytes go in as they are, and no header where it is ``None``."""
+        everything = entries if header is None else (header, *entries)
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{session_id}.jsonl"
-        path.write_bytes(data)
+        path.write_bytes(
+            b"".join(one if isinstance(one, bytes) else self.line(one) for one in everything)
+        )
         return path
 
 

@@ -132,8 +132,18 @@ class TestEncoding:
 
     @pytest.mark.parametrize(
         "line",
-        [b"", b"garbage", b"[1,2]", b"null", b"{}", b'{"type":3}', b'{"type":"a"', b"\xff\xfe\x00",
-         b"[" * 100_000, b'{"type":"a","x":' + b"9" * 5000 + b"}"],
+        [
+            b"",
+            b"garbage",
+            b"[1,2]",
+            b"null",
+            b"{}",
+            b'{"type":3}',
+            b'{"type":"a"',
+            b"\xff\xfe\x00",
+            b"[" * 100_000,
+            b'{"type":"a","x":' + b"9" * 5000 + b"}",
+        ],
     )
     def test_what_is_no_object_with_a_type_is_no_line(self, line: bytes) -> None:
         assert decode_line(line) is None
@@ -182,15 +192,33 @@ class TestTimes:
 
     @pytest.mark.parametrize(
         "value",
-        ["2026-03-01T12:00:00.000Z", "2026-03-01T13:00:00+01:00", "2026-03-01T12:00:00", 1772366400000],
+        [
+            "2026-03-01T12:00:00.000Z",
+            "2026-03-01T13:00:00+01:00",
+            "2026-03-01T12:00:00",
+            1772366400000,
+        ],
     )
     def test_texts_and_milliseconds_name_the_same_moment(self, value: Any) -> None:
         assert parse_time(value) == datetime(2026, 3, 1, 12, tzinfo=UTC)
 
     @pytest.mark.parametrize(
         "value",
-        ["", "yesterday", None, True, [], 10**30, -(10**30), 10**400, float("nan"), float("inf"),
-         "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-13-45T00:00:00Z"],
+        [
+            "",
+            "yesterday",
+            None,
+            True,
+            [],
+            10**30,
+            -(10**30),
+            10**400,
+            float("nan"),
+            float("inf"),
+            "0001-01-01T00:00:00+23:59",
+            "9999-12-31T23:59:59-23:59",
+            "2026-13-45T00:00:00Z",
+        ],
     )
     def test_what_names_no_moment_in_range_is_none(self, value: Any) -> None:
         assert parse_time(value) is None

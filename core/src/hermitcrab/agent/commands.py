@@ -31,6 +31,8 @@ class CommandCall:
     host: Host
 
 
+#: The commands that begin a new conversation.
+BEGINNING = frozenset({"new", "reset"})
 #: Runs a command and returns what to say to the user.
 CommandRunner = Callable[[CommandCall], "str | Awaitable[str]"]
 

@@ -22,18 +22,11 @@ class Session:
     Call :meth:`assemble` only at safe points: before a model call, after each complete round of tool calls.
     """
 
-    def __init__(self, host: Host, context: SessionContext, setup: TurnSetup) -> None:
+    def __init__(self, host: Host, context: SessionContext) -> None:
         self._host = host
         self._context = context
-        self._setup = setup
-
-    @classmethod
-    async def start(cls, host: Host, context: SessionContext) -> Session:
-        """A handle that is ready for a turn."""
-        setup = await host.set_up(context)
-        session = cls(host, context, setup)
-        session._begin_turn()
-        return session
+        self._setup: TurnSetup | None = None
+        self._begin_turn()
 
     @property
     def key(self) -> str:
@@ -62,6 +55,8 @@ class Session:
 
         :raises CompactionError: if the context cannot be brought to fit the window.
         """
+        if self._setup is None:
+            self._setup = await self._host.set_up(self._context)
         return await self._context.assemble(
             system=self._setup.system,
             tools=self._setup.toolbox.schemas,
@@ -74,6 +69,7 @@ class Session:
         self._begin_turn()
 
     def _begin_turn(self) -> None:
+        self._setup = None
         context = self._context
         context.hook_context = evolve(context.hook_context, run_id=uuid.uuid4().hex)
         context.begin_turn()

@@ -22,7 +22,7 @@ from hermitcrab.agent.status import describe_session
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.config import Config, default_agent_id, load_config, resolve_home
 from hermitcrab.context.registry import HostEngineRegistry, QuarantineRecord
-from hermitcrab.errors import MemoryBackendError
+from hermitcrab.errors import MemoryBackendError, TranscriptError
 from hermitcrab.hooks import AgentEnd, BeforeReset, GatewayStart, GatewayStop, HookContext
 from hermitcrab.hooks.dispatcher import HookDispatcher
 from hermitcrab.memory.contract import MemoryBackend
@@ -181,7 +181,7 @@ class Host:
     async def session(self, key: str) -> Session:
         """A session to drive with your own loop."""
         context = await self._opener.open(self.store_key(key))
-        return await Session.start(self, context)
+        return Session(self, context)
 
     async def continue_turn(self, key: str, text: str) -> Reply:
         """Run a turn in a session that the caller holds already, such as from a chat command."""
@@ -203,11 +203,17 @@ class Host:
         """Begin a new session id under a key, once its running turn is over; the old transcript is kept."""
         stored = self.store_key(key)
         async with self._reception.turn(stored):
-            await self.reset_now(await self._opener.open(stored), reason)
+            try:
+                old = await self._opener.open(stored)
+            except TranscriptError as error:
+                logger.warning("%s", error, extra={"session_key": stored})
+                await self._opener.begin(stored)
+            else:
+                await self.reset_now(old, reason)
 
     async def reset_now(self, old: SessionContext, reason: str) -> SessionContext:
         """Begin a new session id in place of one that the caller holds."""
-        await old.fire(
+        old.fire_background(
             BeforeReset(
                 session_file=str(old.log.file),
                 messages=[item.message for item in old.log.items()],

@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 
 from hermitcrab.agent.agent import Agent
 from hermitcrab.agent.commands import (
+    BEGINNING,
     CommandCall,
     parse_command,
     plain_text,
@@ -27,7 +28,7 @@ from hermitcrab.agent.toolbox import Toolbox
 from hermitcrab.agent.tools import ToolContext
 from hermitcrab.agent.turn import Turn
 from hermitcrab.compaction.outcome import CompactionOutcome
-from hermitcrab.errors import HermitcrabError
+from hermitcrab.errors import ConfigError, HermitcrabError, TranscriptError
 from hermitcrab.hooks import (
     AgentStart,
     BeforeAgentReply,
@@ -103,7 +104,7 @@ class Reception:
         emit: Emit = lambda event: None,
     ) -> Reply:
         """Answer a message whose session the caller holds already."""
-        session = await self._host.open_session(self._host.resolve_key(message))
+        session = await self._session(message)
         session.hook_context = evolve(
             session.hook_context,
             channel=message.channel,
@@ -121,6 +122,18 @@ class Reception:
             session, evolve(message, text=plain_text(message.text)), provenance, emit
         )
         return await self._deliver(session, message, reply)
+
+    async def _session(self, message: InboundMessage) -> SessionContext:
+        """The session of a message; one that cannot be read can still be begun afresh."""
+        key = self._host.resolve_key(message)
+        try:
+            return await self._host.open_session(key)
+        except TranscriptError as error:
+            name, _ = parse_command(message.text) or ("", "")
+            if name not in BEGINNING:
+                raise
+            logger.warning("%s", error, extra={"session_key": key})
+            return await self._host.begin_session(key)
 
     async def _announce(self, session: SessionContext, message: InboundMessage) -> Reply | None:
         """Tell plugins of the message; a reply if one of them claims it."""
@@ -223,8 +236,20 @@ class Reception:
         host = self._host
         agent = await host.agent(agent_id_of(session.log.key))
         wish = await wanted_model(session, prompt)
-        reference = wish.applied_to(host.model_reference(session.log.entry, agent))
-        model = host.model_for(reference)
+        configured = host.model_reference(session.log.entry, agent)
+        reference = wish.applied_to(configured)
+        try:
+            model = host.model_for(reference)
+        except ConfigError as error:
+            if reference == configured:
+                raise
+            logger.warning(
+                "the model %s that a plugin asks for is not there: %s",
+                reference,
+                error,
+                extra={"session_key": session.log.key},
+            )
+            reference, model = configured, host.model_for(configured)
         window = await host.window_of(model, reference, agent.settings.context_tokens)
         session.use_model(model, window.tokens)
         toolbox = Toolbox(

@@ -27,7 +27,7 @@ from hermitcrab.hooks import (
     ModelCallStarted,
 )
 from hermitcrab.memory.flush import FlushOutcome
-from hermitcrab.memory.silent import is_silent, strip_silent
+from hermitcrab.memory.silent import SilentGate, is_silent, strip_silent
 from hermitcrab.messages.build import assistant, user
 from hermitcrab.messages.pairing import is_broken
 from hermitcrab.messages.text import text_of, tool_calls_of
@@ -87,9 +87,9 @@ class Turn:
         error: str | None = None
         self.session.begin_turn()
         try:
-            if message is not None:
-                await self.session.append(message)
-            await self._rounds()
+            # A message that a plugin keeps out of the transcript cannot be answered.
+            if message is None or await self.session.append(message) is not None:
+                await self._rounds()
         except asyncio.CancelledError:
             error = "cancelled"
             raise
@@ -160,7 +160,7 @@ class Turn:
             self._compactions.append(compaction)
             self._emit(Compacted(compaction))
 
-    async def _call(self, context: AssembledContext) -> Message:
+    async def _call(self, context: AssembledContext) -> Message | None:
         request = ChatRequest(
             messages=context.messages, system=context.system, tools=self.toolbox.schemas
         )
@@ -181,17 +181,18 @@ class Turn:
             raise
         report.ended()
         self._usage += reply.usage
-        await self._append_answer(reply.message)
-        return reply.message
+        kept = await self._append_answer(reply.message)
+        return reply.message if kept else None
 
     async def _stream(self, request: ChatRequest, pieces: list[str]) -> ChatReply:
         reply: ChatReply | None = None
+        gate = SilentGate()
         events = self.session.model.stream(request)
         try:
             async for event in events:
                 if isinstance(event, TextDelta):
                     pieces.append(event.text)
-                    self._emit(event)
+                    self._say(gate.let_through(event.text))
                 else:
                     reply = event
         finally:
@@ -203,13 +204,20 @@ class Turn:
             raise ModelUnavailableError(
                 "the model's stream ended without a reply", where=self.session.model.id
             )
+        self._say(gate.rest())
         return reply
 
-    async def _append_answer(self, message: Message) -> None:
-        await self.session.append(message)
+    def _say(self, text: str) -> None:
+        if text:
+            self._emit(TextDelta(text))
+
+    async def _append_answer(self, message: Message) -> bool:
+        """Append an answer; tells whether plugins let it into the transcript."""
+        kept = await self.session.append(message)
         text = text_of(message)
         if text.strip():
             self._texts.append(text)
+        return kept is not None
 
     async def _append_broken(self, text: str, stop_reason: str, reason: str) -> None:
         message = assistant(text, stop_reason=stop_reason, model=self.session.model.id)
@@ -306,7 +314,7 @@ class Turn:
             messages=self.session.new_messages,
             compactions=tuple(self._compactions),
             flushes=tuple(self._flushes),
-            silent=bool(text) and is_silent(text),
+            silent=is_silent(text) or not self._asked,
         )
 
 

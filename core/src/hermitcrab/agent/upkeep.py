@@ -62,13 +62,23 @@ class Upkeep:
         """Run the memory flush, unless it is off or this cycle's has run already (context 6.10)."""
         entry = self.log.entry
         settings = self.parts.settings.compaction.memory_flush
-        if not settings.enabled or entry.flushed or not self._workspace_is_writable():
+        items = self.log.items()
+        if not (items and settings.enabled) or entry.flushed or not self._workspace_is_writable():
             return []
         cycle = entry.compaction_count
-        items = self.log.items()
-        outcome = await run_flush(
+        outcome = FlushOutcome(path="")
+        for part in self._flush_parts([item.message for item in items], budget):
+            outcome = _together(outcome, await self._flush_part(part))
+            if outcome.error is not None:
+                break
+        await self._record_flush(outcome, cycle, items[-1].entry_id)
+        return [outcome]
+
+    async def _flush_part(self, messages: Sequence[Message]) -> FlushOutcome:
+        settings = self.parts.settings.compaction.memory_flush
+        return await run_flush(
             self.parts.flush_model or self.model(),
-            messages=self._flush_view([item.message for item in items], budget),
+            messages=messages,
             workspace=self.parts.workspace,
             now=self.log.now(),
             zone=self.parts.zone,
@@ -77,14 +87,17 @@ class Upkeep:
             system_prompt=settings.system_prompt,
             max_tokens=_FLUSH_ANSWER_TOKENS,
         )
-        await self._record_flush(outcome, cycle, items[-1].entry_id if items else None)
-        return [outcome]
 
     def _workspace_is_writable(self) -> bool:
         return os.access(self.parts.workspace, os.W_OK)
 
-    def _flush_view(self, messages: Sequence[Message], budget: Budget) -> Sequence[Message]:
-        """The conversation as the flush sees it: cut, and without its oldest groups if it still does not fit."""
+    def _flush_parts(
+        self, messages: Sequence[Message], budget: Budget
+    ) -> Sequence[Sequence[Message]]:
+        """The conversation as the flush sees it: cut, and in several parts where it does not fit one request.
+
+        What a compaction removes must have been seen by the flush, the oldest messages too (design 7).
+        """
         settings = self.parts.settings.compaction.memory_flush
         now: datetime = self.log.now()
         count = self.parts.counter
@@ -95,13 +108,17 @@ class Upkeep:
         )
         room = budget.window - instructions - min(_FLUSH_ANSWER_TOKENS, budget.reserve)
         view = self.view.build(messages, budget)
-        groups = group_messages(view.messages)
-        total = view.tokens
-        first = 0
-        while total > room and first < len(groups) - 1:
-            total -= count.messages(view.messages[index] for index in groups[first])
-            first += 1
-        return view.messages[groups[first][0] :] if first else view.messages
+        parts: list[list[Message]] = [[]]
+        taken = 0
+        for group in group_messages(view.messages):
+            members = [view.messages[index] for index in group]
+            tokens = count.messages(members)
+            if parts[-1] and taken + tokens > room:
+                parts.append([])
+                taken = 0
+            parts[-1] += members
+            taken += tokens
+        return parts
 
     async def _record_flush(self, outcome: FlushOutcome, cycle: int, last: str | None) -> None:
         now = int(self.log.now().timestamp() * 1000)
@@ -213,6 +230,18 @@ class Upkeep:
     def runtime(self, budget: Budget) -> CompactionRuntime:
         """What engines find in their calls that are not compactions."""
         return _Runtime(self, budget, must_fit=False)
+
+
+def _together(first: FlushOutcome, second: FlushOutcome) -> FlushOutcome:
+    """The outcome of a flush in parts, as if it were one."""
+    return FlushOutcome(
+        path=second.path,
+        bytes_written=first.bytes_written + second.bytes_written,
+        silent=second.silent and not first.bytes_written,
+        error=second.error,
+        calls=first.calls + second.calls,
+        usage=first.usage + second.usage,
+    )
 
 
 class _Runtime:

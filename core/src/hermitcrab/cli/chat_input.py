@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -109,7 +110,7 @@ class LineInput:
             self._put(None)
 
     def _put(self, line: str | None) -> None:
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: nobody reads any more
             self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
 

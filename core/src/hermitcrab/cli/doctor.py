@@ -13,7 +13,7 @@ from hermitcrab.cli.options import Settings, common_options, json_option, pass_s
 
 if TYPE_CHECKING:
     from hermitcrab.cli.findings import Finding
-    from hermitcrab.config import Config
+    from hermitcrab.cli.inspection import LoadedPlugins
 
 
 @click.command("doctor")
@@ -39,6 +39,7 @@ async def _examine(settings: Settings) -> list[Finding]:
     import asyncio
 
     from hermitcrab.cli.findings import Finding
+    from hermitcrab.cli.inspection import loaded_plugins
     from hermitcrab.cli.plugins import examine_plugins
     from hermitcrab.errors import ConfigError
 
@@ -49,8 +50,9 @@ async def _examine(settings: Settings) -> list[Finding]:
     except ConfigError as error:
         findings.append(Finding(level="error", subject="config", message=str(error)))
     else:
-        findings += await examine_plugins(settings, config)
-        findings += await _examine_memory(settings, config)
+        with loaded_plugins(settings, config) as loaded:
+            findings += await examine_plugins(loaded)
+            findings += await _examine_memory(loaded)
     return findings + await asyncio.to_thread(examine_transcripts, home)
 
 
@@ -64,7 +66,7 @@ def examine_home(home: Path) -> list[Finding]:
     closed = [
         folder
         for folder in (home, *(child for child in home.iterdir() if child.is_dir()))
-        if not os.access(folder, os.W_OK | os.X_OK)
+        if not _may_write(folder)
     ]
     hint = "Give yourself write permission, or choose another place with --home"
     return [
@@ -73,24 +75,29 @@ def examine_home(home: Path) -> list[Finding]:
     ]
 
 
-async def _examine_memory(settings: Settings, config: Config) -> list[Finding]:
+def _may_write(folder: Path) -> bool:
+    effective = os.access in os.supports_effective_ids
+    return os.access(folder, os.W_OK | os.X_OK, effective_ids=effective)
+
+
+async def _examine_memory(loaded: LoadedPlugins) -> list[Finding]:
+    """Whether the memory of each agent that is in use can work."""
     from hermitcrab.cli.findings import Finding
-    from hermitcrab.cli.inspection import agents_in_use, loaded_plugins, opened_agent
+    from hermitcrab.cli.inspection import agents_in_use, opened_agent
     from hermitcrab.errors import HermitcrabError
 
     findings = []
-    with loaded_plugins(settings, config) as loaded:
-        for agent_id in agents_in_use(loaded):
-            try:
-                async with opened_agent(loaded, agent_id) as agent:
-                    error = agent.memory_failure
-                    if agent.memory is not None:
-                        error = (await agent.memory.probe()).error
-            except HermitcrabError as failure:
-                error = str(failure)
-            if error is not None:
-                subject = f"memory of agent {agent_id}"
-                findings.append(Finding(level="error", subject=subject, message=error))
+    for agent_id in agents_in_use(loaded):
+        try:
+            async with opened_agent(loaded, agent_id) as agent:
+                error = agent.memory_failure
+                if agent.memory is not None:
+                    error = (await agent.memory.probe()).error
+        except HermitcrabError as failure:
+            error = str(failure)
+        if error is not None:
+            subject = f"memory of agent {agent_id}"
+            findings.append(Finding(level="error", subject=subject, message=error))
     return findings
 
 

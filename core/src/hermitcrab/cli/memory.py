@@ -203,7 +203,8 @@ def _print_result(result: SearchResult) -> None:
     for position, hit in enumerate(result.hits):
         if position:
             say()
-        note(f"{hit.path}:{hit.start_line}-{hit.end_line}  {hit.score:.2f}  {hit.source}")
+        place = f"{hit.path}:{hit.start_line}-{hit.end_line}"
+        say(f"{place}  {hit.score:.2f}  {hit.source}", dim=True)
         say(hit.snippet.rstrip())
     if not result.hits:
         note("nothing found")

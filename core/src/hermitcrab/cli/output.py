@@ -35,9 +35,9 @@ def one_line(text: str, limit: int) -> str:
     return joined if len(joined) <= limit else f"{joined[: limit - 1]}…"
 
 
-def say(text: str = "") -> None:
+def say(text: str = "", *, dim: bool = False) -> None:
     """Print a line on stdout."""
-    click.echo(printable(text))
+    click.echo(click.style(printable(text), dim=True) if dim else printable(text))
 
 
 def note(text: str) -> None:

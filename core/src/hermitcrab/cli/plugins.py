@@ -11,6 +11,7 @@ from hermitcrab.cli.options import Settings, common_options, json_option, pass_s
 
 if TYPE_CHECKING:
     from hermitcrab.cli.findings import Finding
+    from hermitcrab.cli.inspection import LoadedPlugins
     from hermitcrab.config import Config
     from hermitcrab.plugins.records import Diagnostic, PluginRecord
 
@@ -79,10 +80,12 @@ def info_command(settings: Settings, plugin_id: str, as_json: bool) -> None:
 def doctor_command(settings: Settings, as_json: bool) -> None:
     """Load everything that is selected and report what is wrong; exits with 1 if something is."""
     from hermitcrab.cli.findings import has_errors, print_findings
+    from hermitcrab.cli.inspection import loaded_plugins
     from hermitcrab.cli.output import print_json
     from hermitcrab.cli.running import run
 
-    findings = run(examine_plugins(settings, settings.config()))
+    with loaded_plugins(settings, settings.config()) as loaded:
+        findings = run(examine_plugins(loaded))
     failed = has_errors(findings)
     if as_json:
         print_json({"ok": not failed, "findings": [each.as_json() for each in findings]})
@@ -91,18 +94,16 @@ def doctor_command(settings: Settings, as_json: bool) -> None:
     click.get_current_context().exit(1 if failed else 0)
 
 
-async def examine_plugins(settings: Settings, config: Config) -> list[Finding]:
+async def examine_plugins(loaded: LoadedPlugins) -> list[Finding]:
     """Everything that is wrong with the plugins, here and in what other processes recorded."""
     from hermitcrab.cli.findings import engine_findings, health_findings, plugin_findings
-    from hermitcrab.cli.inspection import engine_state, loaded_plugins
+    from hermitcrab.cli.inspection import engine_state
     from hermitcrab.plugins.health import read_health
 
-    with loaded_plugins(settings, config) as loaded:
-        state = await engine_state(loaded)
-        findings = plugin_findings(loaded.plugins.diagnostics, loaded.plugins.records)
-        findings += engine_findings(state, findings)
-    health = read_health(settings.home_folder() / "health.sqlite")
-    return findings + health_findings(health, state.selected)
+    state = await engine_state(loaded)
+    findings = plugin_findings(loaded.plugins.diagnostics, loaded.plugins.records)
+    findings += engine_findings(state, findings)
+    return findings + health_findings(read_health(loaded.home / "health.sqlite"), state.selected)
 
 
 def _planned(

@@ -134,8 +134,9 @@ def _is_whole(text: str, start: int, end: int) -> bool:
     is_url = text.startswith(("https://", "http://"), start, end)
     if not is_url and _is_word(first) and _is_word(before):
         return False
-    is_path = first in "/~" or text[start + 1 : start + 3] == ":\\"
-    if is_path and after[:1] in ("/", "\\", "-") and _is_word(after[1:]):
+    if first in "/~" and after[:1] in ("/", "-") and _is_word(after[1:]):
+        return False
+    if text[start + 1 : start + 3] == ":\\" and after[:1] == "\\" and _is_word(after[1:]):
         return False
     return not (_is_word(last) and _is_word(after[:1]))
 

@@ -102,6 +102,7 @@ class AppendOnlyDailyFile:
 
 #: A unit of this many characters means the same under any heading.
 _STANDS_ALONE = 30
+_BOUNDARY = "\0"
 
 
 def addition(existing: str, payload: str) -> str:
@@ -114,7 +115,8 @@ def addition(existing: str, payload: str) -> str:
     lines = [line.rstrip() for line in payload.replace("\r\n", "\n").split("\n")]
     kept: list[str] = []
     for section in _sections(lines):
-        kept += section.missing_from([*known, *kept])
+        # A blank line will stand between the two: no unit runs from one into the other.
+        kept += section.missing_from([*known, _BOUNDARY, *kept])
     body = "\n".join(kept).strip("\n")
     if not body.strip():
         return ""

@@ -33,6 +33,32 @@ def strip_silent(text: str) -> str:
     return text
 
 
+class SilentGate:
+    """Holds a streamed text back for as long as it may still become a silent reply."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._open = False
+
+    def let_through(self, piece: str) -> str:
+        """What may be shown now that ``piece`` has arrived."""
+        if self._open:
+            return piece
+        self._held += piece
+        self._open = not _may_become_silent(self._held)
+        return self.rest() if self._open else ""
+
+    def rest(self) -> str:
+        """What was held back and is no silent reply; call it at the end of the text."""
+        held, self._held = self._held, ""
+        return "" if is_silent(held) else held
+
+
+def _may_become_silent(text: str) -> bool:
+    *words, last = text.split() or [""]
+    return all(word == SILENT_TOKEN for word in words) and SILENT_TOKEN.startswith(last)
+
+
 def _without_reasoning(text: str) -> str:
     while match := _REASONING.match(text):
         text = text[match.end() :]

@@ -78,6 +78,8 @@ def kept_part(path: Sequence[Entry]) -> tuple[Entry, ...]:
     if last is None:
         return tuple(path)
     first_kept = path[last].get("firstKeptEntryId")
+    if first_kept == path[last].get("id"):
+        return tuple(path[last:])
     start = next((i for i in range(last - 1, -1, -1) if path[i].get("id") == first_kept), last)
     return tuple(path[start:])
 

@@ -86,7 +86,7 @@ class Sessions:
             raise TranscriptError(
                 f"session {entry.key!r} cannot be opened: {error.message}",
                 where=error.where,
-                hint=error.hint,
+                hint=f"{error.hint or ''} /new begins afresh and leaves old files alone.".lstrip(),
             ) from error
         if branch.faults.any:
             logger.warning(
