@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from contextlib import suppress
 
 import pytest
 
 from hermitcrab import hookimpl
 from hermitcrab.agent import Tool
-from hermitcrab.errors import CompactionError, SessionKeyError
+from hermitcrab.errors import CompactionError, SessionKeyError, SessionLockedError
 from hermitcrab.hooks import MessageWriteDecision, ModelChoice
 from hermitcrab.messages import assistant, user
 from hermitcrab.models import TextDelta, ToolSchema
+from hermitcrab.sessions.locks import exclusive
 
 MAIN = "agent:main:main"
 
@@ -180,3 +183,41 @@ async def test_two_hosts_on_one_home_share_the_conversation(open_host, crab):
         await first.send(MAIN, "c")
     texts = [message["content"][0]["text"] for message in one.requests[-1].messages]
     assert texts == ["a", "from one", "b", "from two", "c"]
+
+
+async def test_no_lock_is_held_while_the_model_thinks(open_host, crab):
+    """C23: another host on the same home must be able to go on in the meantime."""
+    thinking, done = asyncio.Event(), asyncio.Event()
+
+    async def think(request):
+        thinking.set()
+        await asyncio.wait_for(done.wait(), timeout=20)
+        return "slow answer"
+
+    async with (
+        open_host(crab.ScriptedModel(think)) as slow,
+        open_host(crab.ScriptedModel("quick answer")) as quick,
+    ):
+        turn = asyncio.create_task(slow.send(MAIN, "a"))
+        await asyncio.wait_for(thinking.wait(), timeout=20)
+        reply = await asyncio.wait_for(quick.send(MAIN, "b"), timeout=20)
+        done.set()
+        await turn
+        stored = crab.stored_messages((await slow.session(MAIN)).file)
+    assert reply.text == "quick answer"
+    texts = [message["content"][0]["text"] for message in stored]
+    assert texts == ["a", "b", "quick answer", "slow answer"]
+
+
+async def test_who_waits_too_long_for_a_transcript_is_told_who_holds_it(open_host, crab):
+    """C23"""
+    config = {"session": {"lockTimeoutMs": 100}}
+    async with open_host(crab.ScriptedModel(), config=config) as host:
+        await host.send(MAIN, "hello")
+        file = (await host.session(MAIN)).file
+        lock = file.with_name(f"{file.name}.lock")
+        with exclusive(lock, purpose="a backup", timeout_ms=1_000):
+            with pytest.raises(SessionLockedError, match=rf"{os.getpid()}.*a backup") as caught:
+                await host.send(MAIN, "hello?")
+            assert file.name in str(caught.value)
+        assert (await host.send(MAIN, "hello!")).text == "ok"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -255,12 +254,9 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("function", [extract_identifiers, redact])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_takes_no_more_time_than_any_other(
-    name: str, function: Callable[[str], object]
-) -> None:
-    """C41: a regular expression took minutes for 200 KB."""
+def test_hostile_text_takes_no_more_time_than_any_other(name: str) -> None:
+    """C41: a regular expression took minutes for 200 KB. Finding identifiers redacts first."""
     started = time.perf_counter()
-    function(HOSTILE[name])
+    extract_identifiers(HOSTILE[name])
     assert time.perf_counter() - started < 1.0

@@ -181,6 +181,15 @@ def test_identifiers_at_the_end_of_a_text_that_is_too_long_survive() -> None:
     assert TokenCounter().text(text) <= 600
 
 
+def test_identifiers_that_nobody_requires_give_way_before_the_sections(notes: str) -> None:
+    invented = "\n".join(f"- /opt/lie/{number}.txt" for number in range(3_000))
+    text = finish(f"{notes}\n{invented}", required=["main.py"], limits=SummaryLimits(tokens=600))
+    sections = split_sections(text)
+    assert sections[CONSTRAINTS] == "- Never push on Friday."
+    assert sections[IDENTIFIERS].startswith("- main.py\n\n")
+    assert "/opt/lie" not in text
+
+
 def test_a_text_within_the_tokens_is_still_cut_to_the_characters() -> None:
     text = finish(f"{DECISIONS}\n" + "- word\n" * 10_000, limits=SummaryLimits(tokens=100_000))
     assert 12_000 < len(text) <= 16_000

@@ -148,12 +148,24 @@ def test_no_request_exceeds_the_window_of_the_summariser(
     assert max(map(request_tokens, model.requests)) <= window
 
 
-async def test_emoji_and_chinese_do_not_break_the_limit(scripted: Any) -> None:
+@pytest.mark.parametrize("count", [3, 60])
+async def test_everything_at_its_largest_still_fits(scripted: Any, count: int) -> None:
+    """C31: a long answer, long notes, a long focus, and chunks as large as they may be."""
+    model = scripted("中文的答案很长。" * 3_000)
+    task = SummaryTask(
+        messages=talk(count, words=400),
+        previous_summary="以前的笔记。" * 3_000,
+        focus="登录" * 3_000,
+    )
+    await summariser(model, 4_000).summarise(task)
+    assert 3_000 < max(map(request_tokens, model.requests)) <= 4_000
+
+
+async def test_emoji_do_not_break_the_limit(scripted: Any) -> None:
     model = scripted("👍🏽" * 3_000)
     messages = [user("👍🏽👩‍👧" * 5_000), assistant("中文" * 9_000)] * 3
-    await summariser(model, 4_000).summarise(
-        SummaryTask(messages=messages, previous_summary="🇩🇪" * 5_000, focus="中" * 5_000)
-    )
+    task = SummaryTask(messages=messages, previous_summary="🇩🇪" * 5_000, focus="🇩🇪" * 500)
+    await summariser(model, 4_000).summarise(task)
     assert max(map(request_tokens, model.requests)) <= 4_000
 
 

@@ -67,7 +67,7 @@ class TestCuttingText:
 
 
 class TestLaws:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(call_and_result(), st.integers(400, 3000))
     def test_no_group_is_above_the_limit_when_its_texts_can_be_cut(
         self, messages: list[Message], limit: int
@@ -75,19 +75,19 @@ class TestLaws:
         capped = GroupCapper(counter).cap(messages, limit)
         assert sum(map(counter.count, capped)) <= limit
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(call_and_result(), st.integers(200, 3000))
     def test_ids_and_structure_stay(self, messages: list[Message], limit: int) -> None:
         capped = GroupCapper(counter).cap(messages, limit)
         assert shape(list(capped)) == shape(messages)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(call_and_result(), st.integers(200, 3000))
     def test_capping_twice_changes_nothing_more(self, messages: list[Message], limit: int) -> None:
         once = GroupCapper(counter).cap(messages, limit)
         assert list(GroupCapper(counter).cap(once, limit)) == list(once)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(call_and_result(), st.integers(200, 3000))
     def test_the_originals_are_left_as_they_were(self, messages: list[Message], limit: int) -> None:
         before = repr(messages)

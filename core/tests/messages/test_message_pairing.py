@@ -71,13 +71,13 @@ conversations = st.lists(any_message(), max_size=12)
 
 
 class TestRepairLaws:
-    @settings(max_examples=400)
+    @settings(max_examples=200)
     @given(conversations)
     def test_a_repaired_conversation_has_no_faults(self, messages: list[Message]) -> None:
         """C5, C44: nothing that a provider refuses for ever is left in the view."""
         assert find_faults(repair_pairing(messages).messages) == PairingFaults(0, 0)
 
-    @settings(max_examples=400)
+    @settings(max_examples=200)
     @given(conversations, st.booleans())
     def test_repairing_twice_changes_nothing_more(
         self, messages: list[Message], drop_broken: bool
@@ -223,14 +223,14 @@ class TestRepairRules:
 
 
 class TestGroups:
-    @settings(max_examples=400)
+    @settings(max_examples=200)
     @given(conversations)
     def test_groups_cover_every_index_once_in_order(self, messages: list[Message]) -> None:
         groups = group_messages(messages)
         assert list(chain.from_iterable(groups)) == list(range(len(messages)))
         assert all(groups)
 
-    @settings(max_examples=400)
+    @settings(max_examples=200)
     @given(conversations)
     def test_no_group_boundary_separates_a_call_from_a_result_that_repair_would_use(
         self, messages: list[Message]

@@ -13,8 +13,9 @@ from attrs import evolve, fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermitcrab.errors import SessionError, SessionNotFoundError
+from hermitcrab.errors import SessionError, SessionLockedError, SessionNotFoundError
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry, from_json, to_json
+from hermitcrab.sessions.locks import exclusive
 
 KEY = "agent:main:main"
 ENTRY = SessionEntry(key=KEY, session_id="s1", updated_at=10, session_started_at=5)
@@ -232,6 +233,19 @@ class TestConcurrency:
             assert len(tables[0].list()) == 8
             for table in tables:
                 table.close()
+
+    def test_a_first_opening_waits_for_another_one(
+        self, table: SessionEntries, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """C25: WAL is switched on under a lock."""
+        monkeypatch.setattr("hermitcrab.sessions.entries._OPEN_TIMEOUT_MS", 20)
+        path.parent.mkdir()
+        with (
+            exclusive(path.with_name("sessions.sqlite.lock"), purpose="open", timeout_ms=1000),
+            pytest.raises(SessionLockedError, match="still locked"),
+        ):
+            table.put(ENTRY)
+        assert table.put(ENTRY) == ENTRY
 
     def test_an_open_write_of_another_connection_is_waited_for(
         self, table: SessionEntries, path: Path

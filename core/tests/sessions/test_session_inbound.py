@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_the_main_key_may_be_named_otherwise() -> None:
 class TestIdentityLinks:
     """Sessions 1.3: one person on several channels."""
 
-    links = {
+    links: ClassVar = {
         "alice": ["telegram:USER1", "discord:42"],
         "Bob": ["user1"],
         "carol": ["telegram:user1"],

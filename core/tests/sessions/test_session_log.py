@@ -229,6 +229,7 @@ class TestSeveralProcesses:
         await old.update_entry(record=False, last_interaction_at=5)
         await old.append_messages([user("two")])
         assert texts(old) == ["one", "two"]
+        assert old.session_id == old.file.stem != new.session_id
         await new.append_messages([user("fresh")])
         assert texts(await open_sessions().open(KEY)) == ["fresh"]
         assert new.path[-1]["parentId"] == new.path[-2]["id"]

@@ -125,6 +125,7 @@ class TestRoundTrip:
         result = writer.append(custom("d"))
         read = writer.store.read_all("s1")
         assert ids(read.entries) == ["a", *ids(result.found), "d"]
+        assert [entry["parentId"] for entry in result.found] == ["a", result.found[0]["id"]]
         assert ids(read.branch()) == ids(read.entries)
         assert ids(writer.store.read_branch("s1").entries) == ids(read.entries)
 

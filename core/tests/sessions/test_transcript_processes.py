@@ -141,7 +141,7 @@ def test_two_holders_in_one_process_exclude_each_other(tmp_path: Path) -> None:
 
 def test_a_lock_is_released_when_its_holder_fails(tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
-    with pytest.raises(ZeroDivisionError), exclusive(lock, purpose="a", timeout_ms=20):
+    with pytest.raises(ZeroDivisionError), exclusive(lock, purpose="long" * 20, timeout_ms=20):
         raise ZeroDivisionError
     with exclusive(lock, purpose="b", timeout_ms=20):
         assert "(b, since" in describe_holder(lock)

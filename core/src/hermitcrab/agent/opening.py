@@ -13,7 +13,6 @@ from hermitcrab.agent.clock import zone_of
 from hermitcrab.agent.parts import SessionParts
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.context import EngineContext
-from hermitcrab.context.contract import has_method
 from hermitcrab.context.resolve import ResolvedEngine, resolve_engine, selected_engine_id
 from hermitcrab.hooks import HookContext, SessionEnd, SessionStart
 from hermitcrab.models.contract import ChatModel
@@ -103,7 +102,7 @@ class SessionOpener:
     async def _context(self, agent: Agent, log: SessionLog) -> SessionContext:
         host = self._host
         settings = agent.settings
-        engine = await self._engine(agent, log)
+        engine = await self._engine(agent)
         flush_model = settings.compaction.memory_flush.model
         summary_model = settings.compaction.model
         parts = SessionParts(
@@ -120,7 +119,10 @@ class SessionOpener:
             memory=agent.memory,
             on_degraded=host.health.record_engine_used,
         )
-        return SessionContext(log, engine, parts, self._hook_context(agent, log))
+        context = SessionContext(log, engine, parts, self._hook_context(agent, log))
+        if log.items():
+            await context.engine_calls.begin()
+        return context
 
     def _model(self, reference: str | None) -> ChatModel | None:
         return None if reference is None else self._host.model_for(reference)
@@ -135,9 +137,9 @@ class SessionOpener:
             trigger="user",
         )
 
-    async def _engine(self, agent: Agent, log: SessionLog) -> ResolvedEngine:
+    async def _engine(self, agent: Agent) -> ResolvedEngine:
         host = self._host
-        resolved = await resolve_for(
+        return await resolve_for(
             agent.agent_id,
             config=host.config,
             home=host.home,
@@ -145,23 +147,6 @@ class SessionOpener:
             engines=host.engines,
             workspace=agent.workspace,
         )
-        if log.items() and has_method(resolved.engine, "bootstrap"):
-            await self._bootstrap(resolved, log)
-        return resolved
-
-    async def _bootstrap(self, resolved: ResolvedEngine, log: SessionLog) -> None:
-        try:
-            await resolved.engine.bootstrap(
-                session_id=log.session_id, session_key=log.key, session_file=str(log.file)
-            )
-        except Exception as error:
-            logger.warning(
-                "engine %s failed to bootstrap: %s",
-                resolved.engine_id,
-                error,
-                exc_info=True,
-                extra={"session_key": log.key, "plugin_id": resolved.engine_id},
-            )
 
 
 async def resolve_for(

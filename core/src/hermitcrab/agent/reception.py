@@ -204,8 +204,9 @@ class Reception:
         if isinstance(prepared, RefusedTurn):
             refused = user(prepared.text)
             refused["provenance"] = {"kind": "internal_system"}
+            session.begin_turn()
             await session.append(refused)
-            await session.log.end_turn()
+            await session.end_turn()
             return self._plain_reply(session, prepared.text)
         if prepared.tools_allow is not None:
             setup.toolbox.restrict(prepared.tools_allow)
@@ -225,10 +226,11 @@ class Reception:
     async def _answered_by_plugin(
         self, session: SessionContext, asked: Message, text: str
     ) -> Reply:
+        session.begin_turn()
         await session.append(asked)
         if text:
             await session.append(assistant(text, model="plugin", timestamp=self._now_ms()))
-        await session.log.end_turn()
+        await session.end_turn()
         return self._plain_reply(session, text, silent=not text)
 
     async def set_up(self, session: SessionContext, prompt: str | None) -> TurnSetup:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
 
+from hermitcrab.agent.engine_calls import EngineCalls
 from hermitcrab.agent.parts import SessionParts
 from hermitcrab.agent.upkeep import Upkeep
 from hermitcrab.compaction.budget import Budget, make_budget
 from hermitcrab.compaction.outcome import CompactionOutcome, CompactionTrigger
 from hermitcrab.compaction.view import View, ViewBuilder
 from hermitcrab.context import AssembleResult
-from hermitcrab.context.contract import has_method
 from hermitcrab.context.delegation import using_compaction_runtime
 from hermitcrab.context.resolve import ResolvedEngine
 from hermitcrab.errors import CompactionError
@@ -77,6 +78,7 @@ class SessionContext:
             fire=self.fire,
             model=lambda: self.model,
         )
+        self.engine_calls = EngineCalls(engine, log)
         self._pre_turn_count = 0
         self._new_messages: list[Message] = []
 
@@ -226,7 +228,12 @@ class SessionContext:
         focus: str | None = None,
     ) -> CompactionOutcome:
         """Have the engine compact, or the host where the engine leaves the context too large."""
-        return await self._upkeep.compact(budget, trigger=trigger, must_fit=must_fit, focus=focus)
+        outcome = await self._upkeep.compact(
+            budget, trigger=trigger, must_fit=must_fit, focus=focus
+        )
+        if outcome.compacted:
+            await self.engine_calls.tidy_up("compaction")
+        return outcome
 
     def measure(self, budget: Budget) -> int:
         """Tokens of the context as it stands."""
@@ -234,46 +241,19 @@ class SessionContext:
 
     # -- the end of a turn --------------------------------------------------------------------
 
-    async def end_turn(self) -> None:
-        """Let the engine take in the turn, and make it durable."""
-        messages = [item.message for item in self.log.items()]
-        engine = self.engine.engine
-        session_id, session_key = self.log.session_id, self.log.key
-        try:
-            if has_method(engine, "after_turn"):
-                await engine.after_turn(
-                    session_id=session_id,
-                    session_key=session_key,
-                    session_file=str(self.log.file),
-                    messages=messages,
-                    pre_prompt_message_count=min(self._pre_turn_count, len(messages)),
-                )
-            elif has_method(engine, "ingest_batch"):
-                await engine.ingest_batch(
-                    session_id=session_id, session_key=session_key, messages=self.new_messages
-                )
-            else:
-                for message in self._new_messages:
-                    await engine.ingest(
-                        session_id=session_id, session_key=session_key, message=message
-                    )
-        except Exception as error:
-            logger.warning(
-                "engine %s failed after the turn: %s",
-                self.engine.engine_id,
-                error,
-                exc_info=True,
-                extra={"session_key": self.log.key, "plugin_id": self.engine.engine_id},
-            )
+    async def end_turn(self, *, succeeded: bool = True) -> None:
+        """Let the engine take in the turn and tidy up, and make the turn durable."""
+        taken_in = await self.engine_calls.take_in(self._new_messages, self._pre_turn_count)
+        if succeeded and taken_in:
+            await self.engine_calls.tidy_up("turn")
         degraded = self.engine.degradation()
-        self.parts.on_degraded(
-            self.log.key, self.engine.engine_id, None if degraded is None else degraded.reason
-        )
+        reason = None if degraded is None else degraded.reason
+        await asyncio.to_thread(self.parts.on_degraded, self.log.key, self.engine.engine_id, reason)
         await self.log.end_turn()
 
     async def close(self) -> None:
         """Release the engine."""
-        await self.engine.dispose()
+        await self.engine_calls.close()
 
 
 def prompt_of(messages: Sequence[Message]) -> str:

@@ -278,7 +278,7 @@ class Turn:
     async def _finish(self, error: str | None, duration_ms: int) -> None:
         messages = self.session.new_messages
         provider, _, model = self.session.model.id.partition("/")
-        await self.session.end_turn()
+        await self.session.end_turn(succeeded=error is None)
         self.session.fire_background(
             AgentEnd(
                 messages=messages,

@@ -211,6 +211,8 @@ class SessionEntries:
                 with self._connection:
                     self._connection.execute("begin immediate")
                     yield self._connection
+            except SessionError:
+                raise
             except (sqlite3.Error, OSError) as error:
                 raise SessionError(
                     f"the session entries cannot be read or written: {error}",

@@ -182,9 +182,7 @@ class SessionLog:
         if self._durability == "turn":
             await asyncio.to_thread(self._store.sync, self.session_id)
 
-    async def _append(
-        self, make: EntryMaker, purpose: str, *, writes: bool = True
-    ) -> AppendResult:
+    async def _append(self, make: EntryMaker, purpose: str, *, writes: bool = True) -> AppendResult:
         async with self._queue:
             # A cancelled caller must not leave us unaware of what the worker still writes (C24).
             work = asyncio.ensure_future(
