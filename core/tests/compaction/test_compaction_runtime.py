@@ -263,6 +263,20 @@ async def test_where_the_context_must_fit_rules_replace_a_failing_model(
     assert f"Written by rules alone: {count} messages, 0 of them too large." in outcome.summary
 
 
+async def test_even_without_the_offline_model_the_last_summary_survives(
+    full: Any, scripted: Any, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P14"""
+    await full.compact(scripted("## Decisions\n- Only the first knew it."))
+    await full.log.append_messages(work(25))
+    broken = scripted(RuntimeError("boom"))
+    monkeypatch.setattr(OfflineModel, "complete", broken.complete)
+    outcome = await full.compact(broken, must_fit=True)
+    assert_stored_well(full, outcome)
+    assert outcome.mode == "deterministic"
+    assert "- Only the first knew it." in outcome.summary
+
+
 async def test_the_first_rejection_keeps_the_history_and_the_second_writes_by_rules(
     full: Any, scripted: Any
 ) -> None:

@@ -148,12 +148,15 @@ def test_no_request_exceeds_the_window_of_the_summariser(
     assert max(map(request_tokens, model.requests)) <= window
 
 
-@pytest.mark.parametrize("count", [3, 60])
-async def test_everything_at_its_largest_still_fits(scripted: Any, count: int) -> None:
+@pytest.mark.parametrize(
+    "messages",
+    [talk(3, words=400), talk(60, words=400), [*talk(61, words=20), *talk(1, words=3_000)]],
+)
+async def test_everything_at_its_largest_still_fits(scripted: Any, messages: list[Message]) -> None:
     """C31: a long answer, long notes, a long focus, and chunks as large as they may be."""
     model = scripted("中文的答案很长。" * 3_000)
     task = SummaryTask(
-        messages=talk(count, words=400),
+        messages=messages,
         previous_summary="以前的笔记。" * 3_000,
         focus="登录" * 3_000,
     )

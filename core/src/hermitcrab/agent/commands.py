@@ -6,19 +6,44 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from attrs import frozen
 
+from hermitcrab.agent.events import Reply
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.errors import ConfigError, HermitcrabError
 from hermitcrab.models.resolve import parse_model
 
-if TYPE_CHECKING:
-    from hermitcrab.agent.host import Host
-
 logger = logging.getLogger("hermitcrab.agent")
+
+
+class CommandHost(Protocol):
+    """What a command can ask of the host; the caller holds the session, so nothing here waits for its turn to end."""
+
+    def commands(self) -> Mapping[str, ChatCommand]:
+        """All chat commands."""
+
+    def model_reference(self, session: SessionContext) -> str | None:
+        """The model that answers in a session, ``provider/name``; ``None`` is the offline model."""
+
+    def check_model(self, reference: str) -> None:
+        """Raises ConfigError if nobody can make this model."""
+
+    async def compact_now(
+        self, context: SessionContext, instructions: str | None
+    ) -> CompactionOutcome:
+        """Compact the session."""
+
+    async def reset_now(self, old: SessionContext, reason: str) -> SessionContext:
+        """Begin a new session id in place of the session."""
+
+    async def continue_turn(self, key: str, text: str) -> Reply:
+        """Run a turn in the session."""
+
+    async def describe_session(self, context: SessionContext) -> Mapping[str, str]:
+        """The state of the session, line by line."""
 
 
 @frozen(kw_only=True)
@@ -28,7 +53,7 @@ class CommandCall:
     name: str
     arguments: str
     session: SessionContext
-    host: Host
+    host: CommandHost
 
 
 #: The commands that begin a new conversation.
@@ -78,9 +103,10 @@ def all_commands(plugin_commands: Mapping[str, Any]) -> dict[str, ChatCommand]:
     return commands
 
 
-async def run_command(command: ChatCommand, call: CommandCall) -> str:
+async def run_command(command: ChatCommand, call: CommandCall, owner: str | None = None) -> str:
     """Run a command of either kind, synchronous or not; a foreign failure becomes the answer.
 
+    :param owner: who registered it, for the log.
     :raises HermitcrabError: what the command itself ran into, such as a model that fails.
     """
     try:
@@ -89,7 +115,6 @@ async def run_command(command: ChatCommand, call: CommandCall) -> str:
     except HermitcrabError:
         raise
     except Exception as error:
-        owner = call.host.plugins.registries.commands.owner_of(command.name)
         logger.warning(
             "the command /%s of %s failed",
             command.name,
@@ -136,7 +161,7 @@ async def _status(call: CommandCall) -> str:
 
 async def _model(call: CommandCall) -> str:
     if not call.arguments:
-        return f"Model: {call.host.model_reference(call.session.log.entry) or 'offline/extractive'}"
+        return f"Model: {call.host.model_reference(call.session) or 'offline/extractive'}"
     if call.arguments.lower() in {"default", "reset", "clear", "inherit"}:
         await call.session.log.update_entry(provider_override=None, model_override=None)
         return "The configured model answers again."

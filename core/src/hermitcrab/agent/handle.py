@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attrs import evolve
 
+from hermitcrab.agent.memory_sync import MemorySync
+from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import AssembledContext, SessionContext, prompt_of
+from hermitcrab.agent.setup import TurnSetup, set_up_turn
+from hermitcrab.hooks import AgentEnd
 from hermitcrab.messages.types import Message
-
-if TYPE_CHECKING:
-    from hermitcrab.agent.host import Host
-    from hermitcrab.agent.reception import TurnSetup
+from hermitcrab.sessions.keys import agent_id_of
 
 
 class Session:
@@ -22,9 +22,10 @@ class Session:
     Call :meth:`assemble` only at safe points: before a model call, after each complete round of tool calls.
     """
 
-    def __init__(self, host: Host, context: SessionContext) -> None:
-        self._host = host
+    def __init__(self, context: SessionContext, services: Services, sync: MemorySync) -> None:
         self._context = context
+        self._services = services
+        self._sync = sync
         self._setup: TurnSetup | None = None
         self._begin_turn()
 
@@ -56,7 +57,7 @@ class Session:
         :raises CompactionError: if the context cannot be brought to fit the window.
         """
         if self._setup is None:
-            self._setup = await self._host.set_up(self._context)
+            self._setup = await set_up_turn(self._services, self._context, None)
         return await self._context.assemble(
             system=self._setup.system,
             tools=self._setup.toolbox.schemas,
@@ -65,7 +66,10 @@ class Session:
 
     async def end_turn(self) -> None:
         """Let the engine take in the turn, sync memory, tell plugins, and make the turn durable."""
-        await self._host.end_turn(self._context)
+        context = self._context
+        await context.end_turn()
+        context.fire_background(AgentEnd(messages=context.new_messages, success=True))
+        self._sync.start(await self._services.agent(agent_id_of(context.log.key)), "turn")
         self._begin_turn()
 
     def _begin_turn(self) -> None:

@@ -10,36 +10,32 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hermitcrab.agent.agent import Agent, make_agent, make_folders
+from hermitcrab.agent.agent import Agent, make_folders
 from hermitcrab.agent.clock import Clock, system_clock
-from hermitcrab.agent.commands import ChatCommand, all_commands
+from hermitcrab.agent.commands import ChatCommand
 from hermitcrab.agent.events import Reply, TurnEvent
 from hermitcrab.agent.handle import Session
+from hermitcrab.agent.memory_sync import MemorySync
 from hermitcrab.agent.opening import SessionOpener
-from hermitcrab.agent.reception import Reception, TurnSetup
+from hermitcrab.agent.reception import Reception
+from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import SessionContext
+from hermitcrab.agent.setup import TurnSetup, set_up_turn
 from hermitcrab.agent.status import describe_session
 from hermitcrab.compaction.outcome import CompactionOutcome
-from hermitcrab.config import Config, default_agent_id, load_config, resolve_home
+from hermitcrab.config import Config, load_config, resolve_home
 from hermitcrab.context.registry import HostEngineRegistry, QuarantineRecord
 from hermitcrab.errors import MemoryBackendError, TranscriptError
-from hermitcrab.hooks import AgentEnd, BeforeReset, GatewayStart, GatewayStop, HookContext
+from hermitcrab.hooks import BeforeReset, GatewayStart, GatewayStop
 from hermitcrab.hooks.dispatcher import HookDispatcher
 from hermitcrab.memory.contract import MemoryBackend
 from hermitcrab.messages.tokens import TokenCounter, load_counter
 from hermitcrab.models.contract import ChatModel
-from hermitcrab.models.resolve import (
-    ContextWindow,
-    build_model,
-    model_entry,
-    resolve_context_window,
-)
 from hermitcrab.plugins.health import HealthStore
 from hermitcrab.plugins.host import PluginHost
 from hermitcrab.plugins.registration import PluginRegistries
-from hermitcrab.sessions.entries import SessionEntry
-from hermitcrab.sessions.inbound import InboundMessage, resolve_session_key
-from hermitcrab.sessions.keys import agent_id_of, to_store_key
+from hermitcrab.sessions.inbound import InboundMessage
+from hermitcrab.sessions.keys import agent_id_of
 
 logger = logging.getLogger("hermitcrab.agent")
 
@@ -51,33 +47,11 @@ HEALTH_FILE = "health.sqlite"
 class Host:
     """A running hermitcrab: use :meth:`open`."""
 
-    def __init__(
-        self,
-        *,
-        home: Path,
-        config: Config,
-        counter: TokenCounter,
-        plugins: PluginHost,
-        engines: HostEngineRegistry,
-        health: HealthStore,
-        model: ChatModel | None,
-        clock: Clock,
-    ) -> None:
-        self.home = home
-        self.config = config
-        self.counter = counter
-        self.plugins = plugins
-        self.engines = engines
-        self.health = health
-        self.clock = clock
-        self.hooks = HookDispatcher(plugins.implementations, health)
-        self._model = model
-        self._models: dict[str | None, ChatModel] = {}
-        self._windows: dict[str, ContextWindow] = {}
-        self._agents: dict[str, Agent] = {}
-        self._agent_lock = asyncio.Lock()
-        self._opener = SessionOpener(self)
-        self._reception = Reception(self)
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._opener = SessionOpener(services)
+        self._sync = MemorySync()
+        self._reception = Reception(services, self._opener, self._sync, self)
 
     @classmethod
     @asynccontextmanager
@@ -120,7 +94,7 @@ class Host:
             safe_mode=safe_mode,
             environ=environ,
         )
-        host = cls(
+        services = Services(
             home=folder,
             config=loaded,
             counter=await asyncio.to_thread(load_counter, environ),
@@ -130,9 +104,10 @@ class Host:
             model=model,
             clock=clock or system_clock,
         )
+        host = cls(services)
         try:
-            await host.agent()
-            host.hooks.fire_background(GatewayStart(), host.hook_context())
+            await services.agent()
+            services.hooks.fire_background(GatewayStart(), services.hook_context())
             yield host
         finally:
             await host.close()
@@ -181,7 +156,7 @@ class Host:
     async def session(self, key: str) -> Session:
         """A session to drive with your own loop."""
         context = await self._opener.open(self.store_key(key))
-        return Session(self, context)
+        return Session(context, self._services, self._sync)
 
     async def continue_turn(self, key: str, text: str) -> Reply:
         """Run a turn in a session that the caller holds already, such as from a chat command."""
@@ -222,6 +197,26 @@ class Host:
         )
         return await self._opener.start_new(old.log.key, old, reason)
 
+    async def describe_session(self, context: SessionContext) -> dict[str, str]:
+        """The state of a session in words, in the order in which a person reads it."""
+        setup = await self.set_up(context)
+        return await describe_session(context, setup, tokenizer=self._services.counter.name)
+
+    def commands(self) -> dict[str, ChatCommand]:
+        """All chat commands."""
+        return self._services.commands()
+
+    def model_reference(self, session: SessionContext) -> str | None:
+        """The model that config and the session ask for, ``provider/name``; ``None`` is the offline model."""
+        return self._services.model_reference(session.log.entry)
+
+    def check_model(self, reference: str) -> None:
+        """Whether a model can be made.
+
+        :raises ConfigError: if nobody knows the provider.
+        """
+        self._services.model_for(reference)
+
     # -- parts --------------------------------------------------------------------------------
 
     @property
@@ -230,7 +225,7 @@ class Host:
 
         :raises MemoryBackendError: if it has none.
         """
-        agent = self._agents[default_agent_id(self.config)]
+        agent = self._services.default_agent
         if agent.memory is None:
             reason = agent.memory_failure or "the slot is none"
             raise MemoryBackendError(
@@ -240,131 +235,57 @@ class Host:
             )
         return agent.memory
 
+    @property
+    def home(self) -> Path:
+        """The folder of everything."""
+        return self._services.home
+
+    @property
+    def plugins(self) -> PluginHost:
+        """The plugins, loaded or not, and what is to be said of them."""
+        return self._services.plugins
+
+    @property
+    def hooks(self) -> HookDispatcher:
+        """Fires the hooks of this host's plugins."""
+        return self._services.hooks
+
+    @property
+    def counter(self) -> TokenCounter:
+        """Counts tokens, exactly or by estimate."""
+        return self._services.counter
+
     async def agent(self, agent_id: str | None = None) -> Agent:
         """An agent's parts, made when they are first needed."""
-        name = agent_id or default_agent_id(self.config)
-        async with self._agent_lock:
-            agent = self._agents.get(name)
-            if agent is None:
-                agent = await make_agent(
-                    name,
-                    config=self.config,
-                    home=self.home,
-                    clock=self.clock,
-                    plugins=self.plugins,
-                )
-                self._agents[name] = agent
-            return agent
+        return await self._services.agent(agent_id)
 
     def store_key(self, key: str) -> str:
         """The key under which a session is stored."""
-        return to_store_key(
-            key,
-            agent_id=default_agent_id(self.config),
-            main_key=self.config.session.main_key,
-        )
+        return self._services.store_key(key)
 
-    def resolve_key(self, message: InboundMessage) -> str:
-        """The key of the session that an inbound message belongs to."""
-        session = self.config.session
-        return resolve_session_key(
-            message,
-            direct_scope=session.dm_scope,
-            main_key=session.main_key,
-            identity_links=session.identity_links,
-        )
-
-    def commands(self) -> dict[str, ChatCommand]:
-        """All chat commands."""
-        return all_commands(self.plugins.registries.commands.values())
-
-    def hook_context(self, **values: Any) -> HookContext:
-        """What hooks are told of the host; ``values`` add to it."""
-        return HookContext(home=self.home, **values)
-
-    # -- models -------------------------------------------------------------------------------
-
-    def model_reference(self, entry: SessionEntry | None, agent: Agent | None = None) -> str | None:
-        """The model that config and the session ask for, ``provider/name``; ``None`` is the offline model."""
-        if entry is not None and entry.provider_override and entry.model_override:
-            return f"{entry.provider_override}/{entry.model_override}"
-        if agent is None:
-            agent = self._agents.get(agent_id_of(entry.key) if entry else "main")
-        return self.config.agents.defaults.model if agent is None else agent.settings.model
-
-    def check_model(self, reference: str) -> None:
-        """Whether a model can be made.
-
-        :raises ConfigError: if nobody knows the provider.
-        """
-        self.model_for(reference)
-
-    def model_for(self, reference: str | None) -> ChatModel:
-        """The model of a reference; the one given to :meth:`open` answers for all.
-
-        :raises ConfigError: if nobody knows the provider.
-        """
-        if self._model is not None:
-            return self._model
-        if reference not in self._models:
-            self._models[reference] = build_model(
-                reference,
-                self.config.models.providers,
-                self.plugins.registries.model_providers.values(),
-            )
-        return self._models[reference]
-
-    async def window_of(
-        self, model: ChatModel, reference: str | None, configured: int | None
-    ) -> ContextWindow:
-        """The context window of a model; asked for once (context 10, P20)."""
-        if model.id not in self._windows or configured is not None:
-            entry = None if self._model else model_entry(reference, self.config.models.providers)
-            self._windows[model.id] = await resolve_context_window(
-                model,
-                configured=configured,
-                entry=entry.context_window if entry is not None else None,
-            )
-        return self._windows[model.id]
-
-    # -- the end ------------------------------------------------------------------------------
-
-    async def describe_session(self, context: SessionContext) -> dict[str, str]:
-        """What ``/status`` shows."""
-        return await describe_session(self, context)
-
-    async def close(self) -> None:
-        """End the turns that still run, wait for what runs in the background, then release everything."""
-        await self._reception.end_turns()
-        await self._reception.close()
-        await self.hooks.close()
-        await self.hooks.fire(GatewayStop(reason="close"), self.hook_context())
-        await self._opener.close()
-        for agent in self._agents.values():
-            await agent.close()
-        models = [*self._models.values(), *([self._model] if self._model else [])]
-        for model in models:
-            await model.close()
-        self.plugins.close()
-        await asyncio.to_thread(self.health.close)
-
-    async def set_up(self, context: SessionContext, prompt: str | None = None) -> TurnSetup:
-        """The model, the tools and the system prompt of a session's next turn."""
-        return await self._reception.set_up(context, prompt)
+    async def open_session(self, key: str) -> SessionContext:
+        """The session under a stored key, with its engine."""
+        return await self._opener.open(key)
 
     async def begin_session(self, key: str) -> SessionContext:
         """A new session id under a key, whether or not there was one before."""
         return await self._opener.begin(self.store_key(key))
 
-    async def end_turn(self, context: SessionContext) -> None:
-        """End a turn that the caller ran by itself."""
-        await context.end_turn()
-        context.fire_background(AgentEnd(messages=context.new_messages, success=True))
-        self._reception.sync_memory(await self.agent(agent_id_of(context.log.key)), "turn")
+    async def set_up(self, context: SessionContext, prompt: str | None = None) -> TurnSetup:
+        """The model, the tools and the system prompt of a session's next turn."""
+        return await set_up_turn(self._services, context, prompt)
 
-    async def open_session(self, key: str) -> SessionContext:
-        """The session under a stored key, with its engine."""
-        return await self._opener.open(key)
+    # -- the end ------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End the turns that still run, wait for what runs in the background, then release everything."""
+        services = self._services
+        await self._reception.end_turns()
+        await self._sync.close()
+        await services.hooks.close()
+        await services.hooks.fire(GatewayStop(reason="close"), services.hook_context())
+        await self._opener.close()
+        await services.close()
 
     def _inbound(self, key: str, text: str) -> InboundMessage:
         stored = self.store_key(key)

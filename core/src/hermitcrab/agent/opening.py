@@ -11,6 +11,7 @@ from attrs import evolve
 from hermitcrab.agent.agent import Agent, workspace_of
 from hermitcrab.agent.clock import zone_of
 from hermitcrab.agent.parts import SessionParts
+from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.context import EngineContext
 from hermitcrab.context.resolve import ResolvedEngine, resolve_engine, selected_engine_id
@@ -22,7 +23,6 @@ from hermitcrab.sessions.log import SessionLog
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hermitcrab.agent.host import Host
     from hermitcrab.config import Config
     from hermitcrab.context.registry import HostEngineRegistry
     from hermitcrab.plugins.host import PluginHost
@@ -33,8 +33,8 @@ logger = logging.getLogger("hermitcrab.agent")
 class SessionOpener:
     """Opens each session once, and keeps it with its engine until the host closes."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._open: dict[str, SessionContext] = {}
         self._lock = asyncio.Lock()
 
@@ -43,7 +43,7 @@ class SessionOpener:
         async with self._lock:
             context = self._open.get(key)
             if context is None:
-                agent = await self._host.agent(agent_id_of(key))
+                agent = await self._services.agent(agent_id_of(key))
                 log = await agent.sessions.open(key)
                 context = await self._context(agent, log)
                 self._open[key] = context
@@ -54,7 +54,7 @@ class SessionOpener:
     async def begin(self, key: str) -> SessionContext:
         """A new session id under ``key``, without the ceremony of a reset."""
         async with self._lock:
-            agent = await self._host.agent(agent_id_of(key))
+            agent = await self._services.agent(agent_id_of(key))
             context = await self._context(agent, await agent.sessions.start_new(key))
             self._open[key] = context
             self._started(context, None)
@@ -63,11 +63,11 @@ class SessionOpener:
     async def start_new(self, key: str, old: SessionContext, reason: str) -> SessionContext:
         """Begin a new session id under ``key``; tells plugins of the end and the beginning."""
         async with self._lock:
-            agent = await self._host.agent(agent_id_of(key))
+            agent = await self._services.agent(agent_id_of(key))
             log = await agent.sessions.start_new(key)
             context = await self._context(agent, log)
             self._open[key] = context
-        duration = int(self._host.clock().timestamp() * 1000) - old.log.entry.session_started_at
+        duration = self._services.now_ms() - old.log.entry.session_started_at
         old.fire_background(
             SessionEnd(
                 session_id=old.log.session_id,
@@ -100,7 +100,7 @@ class SessionOpener:
         )
 
     async def _context(self, agent: Agent, log: SessionLog) -> SessionContext:
-        host = self._host
+        services = self._services
         settings = agent.settings
         engine = await self._engine(agent)
         flush_model = settings.compaction.memory_flush.model
@@ -110,14 +110,14 @@ class SessionOpener:
             workspace=agent.workspace,
             flush_lock=agent.folder / "flush.lock",
             zone=zone_of(settings.user_timezone),
-            counter=host.counter,
-            hooks=host.hooks,
-            history_limit=host.config.session.history_limit,
-            citations=host.config.memory.citations,
+            counter=services.counter,
+            hooks=services.hooks,
+            history_limit=services.config.session.history_limit,
+            citations=services.config.memory.citations,
             flush_model=self._model(flush_model),
             summary_model=self._model(summary_model),
             memory=agent.memory,
-            on_degraded=host.health.record_engine_used,
+            on_degraded=services.health.record_engine_used,
         )
         context = SessionContext(log, engine, parts, self._hook_context(agent, log))
         if log.items():
@@ -125,10 +125,10 @@ class SessionOpener:
         return context
 
     def _model(self, reference: str | None) -> ChatModel | None:
-        return None if reference is None else self._host.model_for(reference)
+        return None if reference is None else self._services.model_for(reference)
 
     def _hook_context(self, agent: Agent, log: SessionLog) -> HookContext:
-        return self._host.hook_context(
+        return self._services.hook_context(
             agent_id=agent.agent_id,
             session_key=log.key,
             session_id=log.session_id,
@@ -138,13 +138,13 @@ class SessionOpener:
         )
 
     async def _engine(self, agent: Agent) -> ResolvedEngine:
-        host = self._host
+        services = self._services
         return await resolve_for(
             agent.agent_id,
-            config=host.config,
-            home=host.home,
-            plugins=host.plugins,
-            engines=host.engines,
+            config=services.config,
+            home=services.home,
+            plugins=services.plugins,
+            engines=services.engines,
             workspace=agent.workspace,
         )
 

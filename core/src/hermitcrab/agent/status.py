@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hermitcrab.agent.agent import Agent
 from hermitcrab.agent.session import SessionContext
+from hermitcrab.agent.setup import TurnSetup
 from hermitcrab.errors import HermitcrabError
-from hermitcrab.sessions.keys import agent_id_of
-
-if TYPE_CHECKING:
-    from hermitcrab.agent.agent import Agent
-    from hermitcrab.agent.host import Host
 
 
-async def describe_session(host: Host, context: SessionContext) -> dict[str, str]:
+async def describe_session(
+    context: SessionContext, setup: TurnSetup, *, tokenizer: str
+) -> dict[str, str]:
     """The state of one session in words, in the order in which a person reads it."""
-    agent = await host.agent(agent_id_of(context.log.key))
-    setup = await host.set_up(context)
     budget = context.budget(setup.system, setup.toolbox.schemas)
     tokens = context.measure(budget)
     entry = context.log.entry
@@ -24,12 +21,12 @@ async def describe_session(host: Host, context: SessionContext) -> dict[str, str
     lines = {
         "Session": f"{entry.key} ({entry.session_id})",
         "Model": context.model.id,
-        "Context": f"{tokens + budget.fixed:,} of {budget.window:,} tokens ({host.counter.name})",
+        "Context": f"{tokens + budget.fixed:,} of {budget.window:,} tokens ({tokenizer})",
         "Compactions": f"{entry.compaction_count}{_last_compaction(entry.last_compaction)}",
         "Engine": context.engine.selected_id
         if degraded is None
         else f"legacy: {degraded.reason}. {degraded.hint}",
-        "Memory": await memory_line(agent),
+        "Memory": await memory_line(setup.agent),
     }
     if entry.flush_error:
         lines["Flush"] = f"failed {entry.flush_failures} times: {entry.flush_error}"

@@ -1,0 +1,158 @@
+"""What all parts of a host share: its home, plugins and hooks, and the agents and models that it makes when needed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from hermitcrab.agent.agent import Agent, make_agent
+from hermitcrab.agent.clock import Clock
+from hermitcrab.agent.commands import ChatCommand, all_commands
+from hermitcrab.config import Config, default_agent_id
+from hermitcrab.context.registry import HostEngineRegistry
+from hermitcrab.hooks import HookContext
+from hermitcrab.hooks.dispatcher import HookDispatcher
+from hermitcrab.messages.tokens import TokenCounter
+from hermitcrab.models.contract import ChatModel
+from hermitcrab.models.resolve import (
+    ContextWindow,
+    build_model,
+    model_entry,
+    resolve_context_window,
+)
+from hermitcrab.plugins.health import HealthStore
+from hermitcrab.plugins.host import PluginHost
+from hermitcrab.sessions.entries import SessionEntry
+from hermitcrab.sessions.inbound import InboundMessage, resolve_session_key
+from hermitcrab.sessions.keys import agent_id_of, to_store_key
+
+
+class Services:
+    """The parts of one host.
+
+    :param model: answers instead of the configured models.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        config: Config,
+        counter: TokenCounter,
+        plugins: PluginHost,
+        engines: HostEngineRegistry,
+        health: HealthStore,
+        model: ChatModel | None,
+        clock: Clock,
+    ) -> None:
+        self.home = home
+        self.config = config
+        self.counter = counter
+        self.plugins = plugins
+        self.engines = engines
+        self.health = health
+        self.clock = clock
+        self.hooks = HookDispatcher(plugins.implementations, health)
+        self._model = model
+        self._models: dict[str | None, ChatModel] = {}
+        self._windows: dict[str, ContextWindow] = {}
+        self._agents: dict[str, Agent] = {}
+        self._agent_lock = asyncio.Lock()
+
+    @property
+    def default_agent(self) -> Agent:
+        """The default agent, which is made when the host opens."""
+        return self._agents[default_agent_id(self.config)]
+
+    async def agent(self, agent_id: str | None = None) -> Agent:
+        """An agent's parts, made when they are first needed."""
+        name = agent_id or default_agent_id(self.config)
+        async with self._agent_lock:
+            agent = self._agents.get(name)
+            if agent is None:
+                agent = await make_agent(
+                    name,
+                    config=self.config,
+                    home=self.home,
+                    clock=self.clock,
+                    plugins=self.plugins,
+                )
+                self._agents[name] = agent
+            return agent
+
+    def store_key(self, key: str) -> str:
+        """The key under which a session is stored."""
+        return to_store_key(
+            key,
+            agent_id=default_agent_id(self.config),
+            main_key=self.config.session.main_key,
+        )
+
+    def resolve_key(self, message: InboundMessage) -> str:
+        """The key of the session that an inbound message belongs to."""
+        session = self.config.session
+        return resolve_session_key(
+            message,
+            direct_scope=session.dm_scope,
+            main_key=session.main_key,
+            identity_links=session.identity_links,
+        )
+
+    def commands(self) -> dict[str, ChatCommand]:
+        """All chat commands."""
+        return all_commands(self.plugins.registries.commands.values())
+
+    def hook_context(self, **values: Any) -> HookContext:
+        """What hooks are told of the host; ``values`` add to it."""
+        return HookContext(home=self.home, **values)
+
+    def model_reference(self, entry: SessionEntry | None, agent: Agent | None = None) -> str | None:
+        """The model that config and the session ask for, ``provider/name``; ``None`` is the offline model."""
+        if entry is not None and entry.provider_override and entry.model_override:
+            return f"{entry.provider_override}/{entry.model_override}"
+        if agent is None:
+            agent = self._agents.get(agent_id_of(entry.key) if entry else "main")
+        return self.config.agents.defaults.model if agent is None else agent.settings.model
+
+    def model_for(self, reference: str | None) -> ChatModel:
+        """The model of a reference; the one given to the host answers for all.
+
+        :raises ConfigError: if nobody knows the provider.
+        """
+        if self._model is not None:
+            return self._model
+        if reference not in self._models:
+            self._models[reference] = build_model(
+                reference,
+                self.config.models.providers,
+                self.plugins.registries.model_providers.values(),
+            )
+        return self._models[reference]
+
+    async def window_of(
+        self, model: ChatModel, reference: str | None, configured: int | None
+    ) -> ContextWindow:
+        """The context window of a model; asked for once (context 10, P20)."""
+        if model.id not in self._windows or configured is not None:
+            entry = None if self._model else model_entry(reference, self.config.models.providers)
+            self._windows[model.id] = await resolve_context_window(
+                model,
+                configured=configured,
+                entry=entry.context_window if entry is not None else None,
+            )
+        return self._windows[model.id]
+
+    def now_ms(self) -> int:
+        """The clock, in milliseconds since the epoch."""
+        return int(self.clock().timestamp() * 1000)
+
+    async def close(self) -> None:
+        """Close agents, models and plugins."""
+        for agent in self._agents.values():
+            await agent.close()
+        models = [*self._models.values(), *([self._model] if self._model else [])]
+        for model in models:
+            await model.close()
+        self.plugins.close()
+        await asyncio.to_thread(self.health.close)
