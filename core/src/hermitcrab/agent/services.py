@@ -133,15 +133,18 @@ class Services:
     async def window_of(
         self, model: ChatModel, reference: str | None, configured: int | None
     ) -> ContextWindow:
-        """The context window of a model; asked for once (context 10, P20)."""
-        if model.id not in self._windows or configured is not None:
-            entry = None if self._model else model_entry(reference, self.config.models.providers)
-            self._windows[model.id] = await resolve_context_window(
-                model,
-                configured=configured,
-                entry=entry.context_window if entry is not None else None,
-            )
-        return self._windows[model.id]
+        """The context window of a model; asked for once, and again only where nobody could say (context 10, P20)."""
+        known = self._windows.get(model.id)
+        if known is not None and configured is None and known.source != "default":
+            return known
+        entry = None if self._model else model_entry(reference, self.config.models.providers)
+        window = await resolve_context_window(
+            model,
+            configured=configured,
+            entry=entry.context_window if entry is not None else None,
+        )
+        self._windows[model.id] = window
+        return window
 
     def now_ms(self) -> int:
         """The clock, in milliseconds since the epoch."""
