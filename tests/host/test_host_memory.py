@@ -206,3 +206,43 @@ async def test_an_empty_session_is_not_flushed(open_host, crab):
     async with open_host(model) as host:
         await host.send(MAIN, "/compact")
     assert model.purposes == []
+
+
+async def test_a_compact_that_has_nothing_to_do_does_not_use_up_the_flush(open_host, crab):
+    model = crab.ScriptedModel(window=16_000)
+    async with open_host(model) as host:
+        await host.send(MAIN, "hello")
+        assert "skipped" in (await host.send(MAIN, "/compact")).text
+    assert model.purposes == ["turn"]
+
+
+async def test_compact_by_hand_takes_recent_messages_too_if_there_is_enough_of_them(
+    open_host, crab
+):
+    model = crab.ScriptedModel(window=16_000)
+    async with open_host(model) as host:
+        await _talk(host, turns=2)
+        assert "Compacted" in (await host.send(MAIN, "/compact")).text
+        assert "skipped" in (await host.send(MAIN, "/compact")).text
+
+
+async def test_a_plugin_may_ask_for_a_flush_after_a_compaction_once_a_cycle(open_host, crab):
+    """Design 6: the request counts, and the guard of the cycle decides."""
+
+    @hookimpl
+    def after_compaction(event, ctx):
+        return FlushRequest(flush=True)
+
+    @hookimpl
+    def before_compaction(event, ctx):
+        return FlushRequest(flush=True)
+
+    plugin = crab.plugin(after_compaction, before_compaction)
+    model = crab.ScriptedModel(window=16_000)
+    async with open_host(model, plugins=[("saver", plugin)]) as host:
+        await _talk(host)
+        reply = await host.send(MAIN, "Go on.")
+        assert [outcome.compacted for outcome in reply.compactions] == [True]
+        # One before it for the cycle that ends, one after it for the cycle that begins.
+        assert len(reply.flushes) == 2
+        assert (await host.send(MAIN, "Go on.")).flushes == ()

@@ -172,10 +172,10 @@ def test_a_message_of_2_or_20_mb_on_one_line_fits_the_window(cli, recording, wor
     assert Path(report["sessionFile"]).stat().st_size > 5 * words
 
 
-def test_a_model_that_nobody_knows_is_an_error_before_anything_is_written(cli, recording):
+def test_a_model_that_nobody_knows_is_an_error_before_a_session_begins(cli, recording):
     error = cli("replay", str(recording), "--model", "nowhere/x", code=1).stderr
     assert "there is no provider 'nowhere'" in error
-    assert not cli.home.exists()
+    assert not list(cli.home.rglob("*.jsonl"))
 
 
 def test_numbers_out_of_range_are_wrong_usage(cli, recording):

@@ -1,8 +1,60 @@
-"""The turn: the host, sessions under it, prompts, tools and chat commands."""
+"""The turn: the host, sessions under it, prompts, tools and chat commands.
+
+For authors: tools, chat commands, what ``Host.stream`` yields, and the session for a loop of your own.
+"""
 
 from __future__ import annotations
 
-from hermitcrab.agent.commands import ChatCommand, CommandCall
-from hermitcrab.agent.tools import Tool, ToolContext
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ChatCommand", "CommandCall", "Tool", "ToolContext"]
+if TYPE_CHECKING:
+    from hermitcrab.agent.commands import ChatCommand, CommandCall
+    from hermitcrab.agent.events import Compacted, Flushed, Reply, ToolEnded, ToolStarted, TurnEvent
+    from hermitcrab.agent.handle import Session
+    from hermitcrab.agent.session import AssembledContext
+    from hermitcrab.agent.tools import Tool, ToolContext
+    from hermitcrab.models.contract import TextDelta
+
+_HOMES = {
+    "AssembledContext": "hermitcrab.agent.session",
+    "ChatCommand": "hermitcrab.agent.commands",
+    "CommandCall": "hermitcrab.agent.commands",
+    "Compacted": "hermitcrab.agent.events",
+    "Flushed": "hermitcrab.agent.events",
+    "Reply": "hermitcrab.agent.events",
+    "Session": "hermitcrab.agent.handle",
+    "TextDelta": "hermitcrab.models.contract",
+    "Tool": "hermitcrab.agent.tools",
+    "ToolContext": "hermitcrab.agent.tools",
+    "ToolEnded": "hermitcrab.agent.events",
+    "ToolStarted": "hermitcrab.agent.events",
+    "TurnEvent": "hermitcrab.agent.events",
+}
+
+__all__ = [
+    "AssembledContext",
+    "ChatCommand",
+    "CommandCall",
+    "Compacted",
+    "Flushed",
+    "Reply",
+    "Session",
+    "TextDelta",
+    "Tool",
+    "ToolContext",
+    "ToolEnded",
+    "ToolStarted",
+    "TurnEvent",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -141,6 +141,9 @@ async def _make_memory(
         return None, None
     factory = plugins.registries.memory_backends.find(slot)
     if factory is None:
+        record = plugins.records.get(slot)
+        if record is not None and record.status != "loaded":
+            return None, f"memory backend '{slot}' is not used: {record.error or record.reason}"
         return None, (
             f"memory backend '{slot}' is not registered. Install the distribution that provides it"
             " (for memory-core: pip install 'hermitcrab[standard]'), or see `hermitcrab plugins doctor`"

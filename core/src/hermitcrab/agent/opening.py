@@ -116,6 +116,7 @@ class SessionOpener:
             citations=services.config.memory.citations,
             flush_model=self._model(flush_model),
             summary_model=self._model(summary_model),
+            summary_window=await self._window(summary_model),
             memory=agent.memory,
             on_degraded=services.health.record_engine_used,
         )
@@ -126,6 +127,12 @@ class SessionOpener:
 
     def _model(self, reference: str | None) -> ChatModel | None:
         return None if reference is None else self._services.model_for(reference)
+
+    async def _window(self, reference: str | None) -> int | None:
+        model = self._model(reference)
+        if model is None:
+            return None
+        return (await self._services.window_of(model, reference, None)).tokens
 
     def _hook_context(self, agent: Agent, log: SessionLog) -> HookContext:
         return self._services.hook_context(

@@ -19,7 +19,8 @@ from hermitcrab.models.contract import ChatModel
 class SessionParts:
     """What a session works with besides its transcript and its engine.
 
-    ``flush_model`` and ``summary_model`` are set where config names models of their own for that work.
+    ``flush_model`` and ``summary_model`` are set where config names models of their own for that work;
+    ``summary_window`` is the context window of the latter, in tokens.
     """
 
     settings: AgentSettings
@@ -32,6 +33,7 @@ class SessionParts:
     citations: str
     flush_model: ChatModel | None = None
     summary_model: ChatModel | None = None
+    summary_window: int | None = None
     memory: Any = None
     on_degraded: Callable[[str, str, str | None], None] = field(
         default=lambda key, engine, reason: None

@@ -225,10 +225,7 @@ class Reception:
         """Compact a session by hand; the flush of a cycle that has had none runs first."""
         setup = await set_up_turn(self._services, session, None)
         budget = session.budget(setup.system, setup.toolbox.schemas)
-        await session.flush(budget)
-        outcome = await session.compact(
-            budget, trigger="manual", must_fit=False, focus=instructions
-        )
+        outcome = await session.compact_by_hand(budget, instructions)
         self._sync.start(setup.agent, "compaction")
         return outcome
 

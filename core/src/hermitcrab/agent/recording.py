@@ -13,6 +13,7 @@ from hermitcrab.errors import ModelUnavailableError
 from hermitcrab.messages.text import result_call_id, tool_calls_of
 from hermitcrab.messages.types import Message, ToolCall
 from hermitcrab.models.contract import ChatModel, ChatReply, ChatRequest
+from hermitcrab.models.offline.model import OfflineModel
 from hermitcrab.sessions.context import message_of
 from hermitcrab.sessions.format import Entry, parse_time
 
@@ -117,10 +118,14 @@ def first_moment(entries: Sequence[Entry]) -> datetime:
 class RecordedModel(ChatModel):
     """Answers turns with recorded messages, and everything else with a real model."""
 
-    def __init__(self, inner: ChatModel) -> None:
-        self.id = inner.id
-        self.inner = inner
+    def __init__(self) -> None:
+        self.inner: ChatModel = OfflineModel()
         self.next_answer: Message | None = None
+
+    @property
+    def id(self) -> str:  # type: ignore[override]
+        """The name of the model that flushes and summarises."""
+        return self.inner.id
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The recorded answer, or the real model's for a flush or a summary."""

@@ -268,7 +268,7 @@ async def replay(
     agent_id = normalise_agent_id(options.agent_id)
     key = f"agent:{agent_id}:replay:{contents.header['id'].lower()}"
     adjusted = replay_config(config, options)
-    model = RecordedModel(build_model(options.model, config.models.providers))
+    model = RecordedModel()
     started = time.monotonic()
     async with Host.open(
         home=home,
@@ -278,6 +278,11 @@ async def replay(
         clock=clock,
         safe_mode=safe_mode,
     ) as host:
+        model.inner = build_model(
+            options.model,
+            config.models.providers,
+            host.plugins.registries.model_providers.values(),
+        )
         session = await host.begin_session(key)
         degraded = session.engine.degradation()
         on_start(

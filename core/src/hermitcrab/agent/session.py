@@ -142,6 +142,7 @@ class SessionContext:
         tools: Sequence[ToolSchema] = (),
         prompt: str = "",
         check: bool = True,
+        trigger: CompactionTrigger = "preflight",
     ) -> AssembledContext:
         """What the model gets for its next call; flushes and compacts first where that is due.
 
@@ -162,8 +163,9 @@ class SessionContext:
             if view.tokens + added <= budget.usable or attempt == COMPACTIONS_PER_CALL:
                 break
             flushes += await self.flush(budget)
-            outcome = await self.compact(budget, trigger="preflight", must_fit=True)
+            outcome = await self.compact(budget, trigger=trigger, must_fit=True)
             compactions.append(outcome)
+            flushes += self.take_requested_flushes()
             if not outcome.compacted:
                 break
         if view.tokens + added > budget.usable:
@@ -218,6 +220,18 @@ class SessionContext:
     async def flush(self, budget: Budget) -> list[FlushOutcome]:
         """Run the memory flush, unless it is off or this cycle's has run already."""
         return await self._upkeep.flush(budget)
+
+    def take_requested_flushes(self) -> list[FlushOutcome]:
+        """The flushes that plugins had run before or after compactions since this was asked last."""
+        return self._upkeep.take_requested()
+
+    async def compact_by_hand(self, budget: Budget, focus: str | None) -> CompactionOutcome:
+        """Compact because the user wants it; the flush of a cycle that has had none runs first, if there is work."""
+        if self._upkeep.has_work(budget):
+            await self.flush(budget)
+        outcome = await self.compact(budget, trigger="manual", must_fit=False, focus=focus)
+        self.take_requested_flushes()
+        return outcome
 
     async def compact(
         self,

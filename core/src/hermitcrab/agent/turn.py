@@ -123,6 +123,7 @@ class Turn:
                 tools=self.toolbox.schemas,
                 prompt=self.prepared.prompt,
                 check=not self._asked or self._check_between_rounds,
+                trigger="in_loop" if self._asked else "preflight",
             )
             self._tell(context.flushes, context.compactions)
             self._observer.on_request(context)
@@ -143,6 +144,7 @@ class Turn:
         flushes = await self.session.flush(budget)
         outcome = await self.session.compact(budget, trigger="overflow", must_fit=True)
         self._tell(flushes, [outcome])
+        self._tell(self.session.take_requested_flushes(), ())
         if not outcome.compacted:
             raise ModelOverflowError(
                 f"the provider finds the request too large and nothing more can be compacted: {outcome.reason}",

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from hermitcrab.agent.parts import SessionParts
 from hermitcrab.compaction.budget import Budget
@@ -50,6 +50,7 @@ class Upkeep:
     view: ViewBuilder
     fire: Callable[[Any], Awaitable[Any]]
     model: Callable[[], ChatModel]
+    _requested: list[FlushOutcome] = field(factory=list, init=False)
 
     def flush_is_due(self, view: View, budget: Budget) -> bool:
         """Whether the context is close enough to a compaction, or the transcript large enough."""
@@ -150,7 +151,9 @@ class Upkeep:
         runtime = _Runtime(self, budget, trigger=trigger, must_fit=must_fit)
         tokens = self._measure(budget)
         if engine.info.owns_compaction:
-            await self.fire(BeforeCompaction(message_count=-1, token_count=tokens))
+            wish = await self.fire(BeforeCompaction(message_count=-1, token_count=tokens))
+            if wish is not None and wish.flush:
+                await self._flush_on_request(budget)
         failure: str | None = None
         result: CompactResult | None = None
         try:
@@ -189,19 +192,21 @@ class Upkeep:
             )
         outcome = _outcome_of(result, trigger, tokens, failure)
         if outcome.compacted:
-            await self._count_compaction(outcome)
+            await self._count_compaction(outcome, budget)
         return outcome
 
-    async def _count_compaction(self, outcome: CompactionOutcome) -> None:
+    async def _count_compaction(self, outcome: CompactionOutcome, budget: Budget) -> None:
         """A compaction that an engine did by itself begins a new cycle too."""
         await self.log.update_entry(
             compaction_count=self.log.entry.compaction_count + 1,
             flush_failures=0,
             last_compaction=outcome.record(),
         )
-        await self.fire(
+        wish = await self.fire(
             AfterCompaction(message_count=-1, compacted_count=-1, token_count=outcome.tokens_after)
         )
+        if wish is not None and wish.flush:
+            await self._flush_on_request(budget)
 
     def _measure(self, budget: Budget) -> int:
         return self.view.measure([item.message for item in self.log.items()], budget)
@@ -218,14 +223,30 @@ class Upkeep:
             summariser=Summariser(
                 self.parts.summary_model or self.model(),
                 self.parts.counter,
-                window=budget.window,
+                window=self.parts.summary_window or budget.window,
                 timeout_s=timeout_s,
             ),
             fallback=Summariser(
                 OfflineModel(), self.parts.counter, window=budget.window, timeout_s=timeout_s
             ),
             fire=self.fire,
+            request_flush=lambda: self._flush_on_request(budget),
         )
+
+    async def _flush_on_request(self, budget: Budget) -> None:
+        """A plugin wants a flush; the guard of the cycle decides."""
+        self._requested.extend(await self.flush(budget))
+
+    def take_requested(self) -> list[FlushOutcome]:
+        """The flushes that plugins have had run since this was asked last."""
+        taken = list(self._requested)
+        self._requested.clear()
+        return taken
+
+    def has_work(self, budget: Budget) -> bool:
+        """Whether a compaction by hand would find anything to do; of an engine that owns it nobody knows."""
+        owns = self.engine.engine.info.owns_compaction
+        return owns or self.compactor(budget).has_work(budget, "manual")
 
     def runtime(self, budget: Budget) -> CompactionRuntime:
         """What engines find in their calls that are not compactions."""

@@ -25,7 +25,12 @@ from hermitcrab.compaction.view import ViewBuilder
 from hermitcrab.errors import CompactionError
 from hermitcrab.hooks import AfterCompaction, BeforeCompaction, SessionBeforeCompact
 from hermitcrab.messages.tokens import TokenCounter
-from hermitcrab.sessions.context import ContextItem, context_items, last_compaction
+from hermitcrab.sessions.context import (
+    ContextItem,
+    context_items,
+    last_compaction,
+    message_of,
+)
 from hermitcrab.sessions.format import Entry
 from hermitcrab.sessions.log import SessionLog
 
@@ -33,6 +38,8 @@ logger = logging.getLogger("hermitcrab.compaction")
 
 #: Rejections within one compaction count after which rules write the summary.
 REJECTIONS = 2
+#: A user's wish to compact what is all recent is followed from this many tokens on; a summary would take as much.
+WORTH_SUMMARISING = 400
 
 #: Fires a hook event with the session's context.
 Fire = Callable[[Any], Awaitable[Any]]
@@ -54,6 +61,10 @@ class _Candidate:
     tokens_after: int
 
 
+async def _no_flush() -> None:
+    return
+
+
 class Compactor:
     """Compacts one session.
 
@@ -70,6 +81,7 @@ class Compactor:
         summariser: Summariser,
         fallback: Summariser,
         fire: Fire,
+        request_flush: Callable[[], Awaitable[None]] = _no_flush,
     ) -> None:
         self._log = log
         self._view = view
@@ -78,6 +90,11 @@ class Compactor:
         self._summariser = summariser
         self._fallback = fallback
         self._fire = fire
+        self._request_flush = request_flush
+
+    def has_work(self, budget: Budget, trigger: CompactionTrigger) -> bool:
+        """Whether there is anything that a compaction could take away."""
+        return not isinstance(self._plan_for(budget, trigger, None), NothingToCompact)
 
     async def compact(
         self,
@@ -96,10 +113,7 @@ class Compactor:
         """
         started = time.monotonic()
         await self._log.refresh()
-        plan = self._plan(budget, keep_recent)
-        if isinstance(plan, NothingToCompact) and trigger == "overflow":
-            # The provider counts otherwise than we do: what is recent to us may be too much for it.
-            plan = self._plan(budget, 0)
+        plan = self._plan_for(budget, trigger, keep_recent)
         if isinstance(plan, NothingToCompact):
             outcome = CompactionOutcome(
                 status="not_needed",
@@ -120,6 +134,29 @@ class Compactor:
         if outcome.status != "not_needed":
             await self._log.update_entry(record=False, last_compaction=outcome.record())
         return outcome
+
+    def _plan_for(
+        self, budget: Budget, trigger: CompactionTrigger, keep_recent: int | None
+    ) -> CompactionPlan | NothingToCompact:
+        """The plan; where all is recent, a user or a provider who asks for a compaction still gets one."""
+        plan = self._plan(budget, keep_recent)
+        if not isinstance(plan, NothingToCompact) or trigger not in {"manual", "overflow"}:
+            return plan
+        if trigger == "manual" and not self._said_since_last_compaction():
+            return plan
+        closer = self._plan(budget, 0)
+        if isinstance(closer, NothingToCompact) or trigger == "overflow":
+            return closer
+        source = self._view.measure(closer.messages, budget)
+        return closer if source >= WORTH_SUMMARISING else plan
+
+    def _said_since_last_compaction(self) -> bool:
+        for entry in reversed(self._log.path):
+            if entry["type"] == "compaction":
+                return False
+            if message_of(entry) is not None:
+                return True
+        return False
 
     def _plan(self, budget: Budget, keep_recent: int | None) -> CompactionPlan | NothingToCompact:
         items = self._log.items()
@@ -155,7 +192,7 @@ class Compactor:
             messages_summarized=len(plan.summarised),
         )
         job = self._job(plan, budget, focus)
-        await self._fire(
+        wish = await self._fire(
             BeforeCompaction(
                 message_count=len(plan.summarised) + len(plan.kept),
                 compacting_count=len(plan.summarised),
@@ -164,6 +201,8 @@ class Compactor:
                 session_file=str(self._log.file),
             )
         )
+        if wish is not None and wish.flush:
+            await self._request_flush()
         decision = await self._ask_plugins(job, trigger)
         if decision is not None and decision.cancel:
             return evolve(
@@ -272,7 +311,7 @@ class Compactor:
             summary=summary.text,
             first_kept_entry_id=plan.first_kept_entry_id,
         )
-        await self._fire(
+        wish = await self._fire(
             AfterCompaction(
                 message_count=len(plan.kept) + 1,
                 compacted_count=len(plan.summarised),
@@ -280,4 +319,6 @@ class Compactor:
                 session_file=str(self._log.file),
             )
         )
+        if wish is not None and wish.flush:
+            await self._request_flush()
         return outcome
