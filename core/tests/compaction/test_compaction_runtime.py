@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from hermitcrab.compaction import summarise
-from hermitcrab.compaction.identifiers import missing_identifiers
 from hermitcrab.compaction.structure import ASKS, HEADINGS, has_all_headings, split_sections
 from hermitcrab.errors import ModelOverflowError, ModelRequestError, ModelUnavailableError
 from hermitcrab.hooks import (
@@ -17,6 +16,7 @@ from hermitcrab.hooks import (
     SessionBeforeCompact,
 )
 from hermitcrab.messages.build import assistant, tool_result, user
+from hermitcrab.messages.identifiers import missing_identifiers
 from hermitcrab.messages.pairing import find_faults
 from hermitcrab.messages.text import text_of
 from hermitcrab.models.offline.model import OfflineModel

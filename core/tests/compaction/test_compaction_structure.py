@@ -7,7 +7,6 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermitcrab.compaction.identifiers import REDACTED, missing_identifiers
 from hermitcrab.compaction.structure import (
     ASK_CHARACTERS,
     ASKS,
@@ -27,6 +26,7 @@ from hermitcrab.compaction.structure import (
     split_sections,
     with_headings,
 )
+from hermitcrab.messages.identifiers import REDACTED, missing_identifiers
 from hermitcrab.messages.tokens import TokenCounter
 
 ROOMY = SummaryLimits(tokens=4_000)

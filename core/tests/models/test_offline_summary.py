@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermitcrab.messages import user
+from hermitcrab.messages.identifiers import extract_identifiers
 from hermitcrab.models import ChatRequest, OfflineModel
-from hermitcrab.models.offline.identifiers import identifiers_in
 from hermitcrab.models.offline.text import cost, cut
 
 HEADINGS = [
@@ -275,7 +275,7 @@ async def test_hostile_text_is_read_in_linear_time(text: str) -> None:
     ],
 )
 def test_identifiers_are_found_in_running_text(text: str, identifiers: list[str]) -> None:
-    assert identifiers_in(text) == identifiers
+    assert extract_identifiers(text) == identifiers
 
 
 def test_a_cut_falls_between_graphemes() -> None:

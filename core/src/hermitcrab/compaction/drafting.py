@@ -10,12 +10,7 @@ from attrs import evolve, field, frozen
 
 from hermitcrab.compaction.budget import Budget, BudgetSettings
 from hermitcrab.compaction.files import file_lists
-from hermitcrab.compaction.identifiers import (
-    IdentifierSelection,
-    extract_identifiers,
-    missing_identifiers,
-    select_identifiers,
-)
+from hermitcrab.compaction.identifiers import IdentifierSelection, select_identifiers
 from hermitcrab.compaction.outcome import SummaryMode
 from hermitcrab.compaction.plan import CompactionPlan, latest_ask
 from hermitcrab.compaction.serialise import plain_text
@@ -31,6 +26,7 @@ from hermitcrab.compaction.structure import (
 )
 from hermitcrab.compaction.summarise import Summariser, SummaryTask
 from hermitcrab.errors import CompactionError
+from hermitcrab.messages.identifiers import extract_identifiers, missing_identifiers
 from hermitcrab.messages.tokens import TokenCounter
 
 logger = logging.getLogger("hermitcrab.compaction")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from attrs import frozen
 
 from hermitcrab.compaction.budget import SUMMARY_CHARACTERS
-from hermitcrab.compaction.identifiers import missing_identifiers, redact
+from hermitcrab.messages.identifiers import missing_identifiers, redact
 from hermitcrab.messages.tokens import TokenCounter
 
 DECISIONS = "## Decisions"

@@ -10,9 +10,10 @@ from typing import Any
 
 from attrs import evolve
 
+from hermitcrab.config.names import camel_case
 from hermitcrab.context.contract import OPTIONAL_HOST_PARAMETERS, ContextEngineInfo
 from hermitcrab.context.proxy import EngineProxy
-from hermitcrab.context.results import camel_case, convert_result, neutral_result
+from hermitcrab.context.results import convert_result, neutral_result
 from hermitcrab.context.validation import (
     MethodSignature,
     ValidEngine,

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from hermitcrab.config.names import camel_case
 from hermitcrab.context.causes import causes
-from hermitcrab.context.results import CompactResult, camel_case, convert_result
+from hermitcrab.context.results import CompactResult, convert_result
 from hermitcrab.errors import ContextEngineError
 
 _HOST_FAILURE = "raised by the host's own compaction"

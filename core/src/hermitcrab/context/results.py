@@ -14,6 +14,7 @@ import attrs
 from attrs import field, frozen
 from attrs.validators import ge, in_, instance_of, is_callable, optional
 
+from hermitcrab.config.names import camel_case
 from hermitcrab.errors import ContextEngineError
 from hermitcrab.messages.types import Message
 
@@ -163,12 +164,6 @@ def convert_result(method: str, value: object, *, engine_id: str) -> Any:
             "nothing was returned", where=where, hint=f"Return {_shape(result_class)}"
         )
     return _build(result_class, value, where=where)
-
-
-def camel_case(name: str) -> str:
-    """The camelCase spelling of a snake_case field name."""
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
 
 
 def _build(result_class: type, source: object, *, where: str) -> Any:

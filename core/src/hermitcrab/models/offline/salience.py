@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from hermitcrab.models.offline.identifiers import identifiers_in
+from hermitcrab.messages.identifiers import extract_identifiers
 from hermitcrab.models.offline.text import is_question, plain
 
 
@@ -143,7 +143,7 @@ def has_detail(sentence: str) -> bool:
     """Whether a sentence holds a number, a name or an identifier, which one may later search for."""
     if _NUMBER.search(sentence) or _NAME.search(sentence):
         return True
-    return bool(identifiers_in(sentence))
+    return bool(extract_identifiers(sentence))
 
 
 def is_trivial(text: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from attrs import evolve, frozen
 
-from hermitcrab.models.offline.identifiers import unique_identifiers
+from hermitcrab.messages.identifiers import unique_identifiers
 from hermitcrab.models.offline.text import cost, cut, plain, without_line_mark, without_repeats
 
 #: The headings of every summary, in order, with the field that holds their bullets (context 5.4).

@@ -7,10 +7,10 @@ from functools import reduce
 
 from attrs import field, frozen
 
+from hermitcrab.messages.identifiers import extract_identifiers, unique_identifiers
 from hermitcrab.messages.text import text_of
 from hermitcrab.models.contract import ChatRequest
 from hermitcrab.models.offline.conversation_text import Segment, read_chunks, read_conversation
-from hermitcrab.models.offline.identifiers import identifiers_in, unique_identifiers
 from hermitcrab.models.offline.salience import Kind, find_kind, has_detail, is_prose, is_trivial
 from hermitcrab.models.offline.sections import (
     BULLET_CHARACTERS,
@@ -119,4 +119,4 @@ def _asks(segments: Sequence[Segment]) -> tuple[str, ...]:
 
 def _identifiers(segments: Iterable[Segment]) -> Iterator[str]:
     for segment in reversed(list(segments)):
-        yield from identifiers_in(segment.text)
+        yield from extract_identifiers(segment.text)

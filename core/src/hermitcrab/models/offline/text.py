@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from hermitcrab.models.offline.identifiers import identifiers_in
+from hermitcrab.messages.identifiers import extract_identifiers
 
 _CJK_RANGES = (
     "\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
@@ -177,4 +177,4 @@ def _run_start(text: str, end: int) -> int:
 
 def _is_identifier_run(text: str, start: int) -> bool:
     run = re.split(f"[\\s{_CJK_RANGES}]", text[start : start + 400], maxsplit=1)[0]
-    return "://" in run or bool(identifiers_in(run))
+    return "://" in run or bool(extract_identifiers(run))
