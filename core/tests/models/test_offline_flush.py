@@ -213,3 +213,17 @@ async def test_a_flush_reads_hostile_text_in_linear_time(text: str) -> None:
     """C41."""
     reply: Any = await flush([user(text), assistant(text)])
     assert reply.message["role"] == "assistant"
+
+
+async def test_the_frames_of_a_pasted_stack_trace_are_not_notes() -> None:
+    pasted = (
+        "it crashed when I switched the theme while you were working\n"
+        "    at resolveVarRefs (/srv/app/src/theme.ts:213:9)\n"
+        '  File "/srv/app/main.py", line 12, in main\n'
+        "we meet at the harbour at 10:30"
+    )
+    noted = "\n".join(await bullets(user(pasted)))
+    assert "switched the theme" in noted
+    assert "at the harbour" in noted
+    assert "theme.ts" not in noted
+    assert "main.py" not in noted

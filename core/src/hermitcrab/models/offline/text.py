@@ -16,6 +16,7 @@ _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff
 _KANA = re.compile("[\u3041-\u30ff]")
 _LATIN = re.compile("[A-Za-z]")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^a-z])|(?<=[。！？；])")
+_STACK_FRAME = re.compile(r"at \S.{0,300}:\d+(?::\d+)?\)?$|File \"[^\"]{1,300}\", line \d+")
 _LINE_MARK = re.compile(r"(?:[-*+•>]\s+|#{1,6}\s+|\d{1,3}[.)]\s+|\[[ xX]\]\s+)")
 _RUN = re.compile(f"[^\\s{_CJK_RANGES}]")
 _WORD = re.compile(f"[{_CJK_RANGES}]+|[^\\W_]+(?:['’][^\\W_]+)?")
@@ -53,13 +54,13 @@ def one_line(text: str) -> str:
 
 
 def prose_lines(text: str) -> Iterator[str]:
-    """The lines of a text without fenced code, list marks, heading marks and surrounding space."""
+    """The lines of a text without fenced code, stack frames, list marks, heading marks and surrounding space."""
     fenced = False
     for raw in text.splitlines():
         line = raw.strip()
         if line.startswith(("```", "~~~")):
             fenced = not fenced
-        elif line and not fenced:
+        elif line and not fenced and not _STACK_FRAME.match(line):
             yield one_line(without_line_mark(line))
 
 
