@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+CONTRACT = """
+from types import SimpleNamespace
+
+from crab_last_messages import LastMessages, Settings
+from hermitcrab.testing import ContextEngineContract
+
+
+class TestLastMessages(ContextEngineContract):
+    def make_engine(self):
+        return LastMessages(SimpleNamespace(plugin_config=Settings(count=4)))
+"""
+
 
 def _selecting(engine, **config):
     return {"plugins": {"slots": {"contextEngine": engine}, **config}}
@@ -110,3 +122,12 @@ def test_a_start_without_third_parties_falls_back_and_says_so(drive):
     (reason,) = report["degraded"]
     assert "last-messages" in reason
     assert "HERMITCRAB_PLUGINS" in reason
+
+
+def test_a_third_party_holds_its_engine_against_the_contract(environment, tmp_path):
+    """The test kit works from the installed distribution, in a folder that knows nothing of this one."""
+    (tmp_path / "test_engine.py").write_text(CONTRACT, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n", encoding="utf-8")
+    result = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path)
+    assert " passed" in result.stdout
+    assert "failed" not in result.stdout

@@ -31,8 +31,11 @@ class LastMessages(ContextEngine):
         return IngestResult(ingested=False)
 
     async def assemble(self, *, messages, **_):
+        kept = messages[-self._count :]
+        while kept and kept[0]["role"] == "toolResult":
+            kept = kept[1:]  # its call is gone
         addition = f"You see the last {self._count} messages."
-        return AssembleResult(messages[-self._count :], system_prompt_addition=addition)
+        return AssembleResult(kept, system_prompt_addition=addition)
 
     async def compact(self, **params):
         return await delegate_compaction(**params)
