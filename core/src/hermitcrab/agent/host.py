@@ -156,6 +156,7 @@ class Host:
     async def session(self, key: str) -> Session:
         """A session to drive with your own loop."""
         context = await self._opener.open(self.store_key(key))
+        await context.log.refresh()
         return Session(context, self._services, self._sync)
 
     async def continue_turn(self, key: str, text: str) -> Reply:

@@ -39,16 +39,22 @@ class SessionOpener:
         self._lock = asyncio.Lock()
 
     async def open(self, key: str) -> SessionContext:
-        """The session under a stored key; a new one is begun where there is none."""
+        """The session under a stored key; a new one is begun where there is none.
+
+        A session that another process has begun under the key meanwhile takes the place of the one we know.
+        """
         async with self._lock:
-            context = self._open.get(key)
-            if context is None:
-                agent = await self._services.agent(agent_id_of(key))
-                log = await agent.sessions.open(key)
-                context = await self._context(agent, log)
-                self._open[key] = context
-                if not log.items():
-                    self._started(context, None)
+            agent = await self._services.agent(agent_id_of(key))
+            known = self._open.get(key)
+            log = await agent.sessions.open(key)
+            if known is not None and known.log is log:
+                return known
+            context = await self._context(agent, log)
+            self._open[key] = context
+            if known is not None:
+                await known.close()
+            if not log.items():
+                self._started(context, None)
             return context
 
     async def begin(self, key: str) -> SessionContext:

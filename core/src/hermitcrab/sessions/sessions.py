@@ -39,24 +39,22 @@ class Sessions:
         self._opening = asyncio.Lock()
 
     async def open(self, key: str, *, create: bool = True) -> SessionLog:
-        """The session under a stored key.
+        """The session under a stored key: always the one that the entry table names now, whoever began it.
 
         :raises SessionNotFoundError: if there is none and ``create`` is false.
         :raises TranscriptError: if its transcript is missing or unreadable.
         """
         async with self._opening:
             log = self._open.get(key)
-            if log is None:
-                entry = await asyncio.to_thread(self._entries.get, key)
-                if entry is None:
-                    if not create:
-                        raise SessionNotFoundError(
-                            f"there is no session {key!r}", hint="See `hermitcrab sessions list`."
-                        )
-                    log = await self._create(key)
-                else:
-                    log = await self._load(entry)
-                self._open[key] = log
+            entry = await asyncio.to_thread(self._entries.get, key)
+            if log is not None and (entry is None or entry.session_id == log.session_id):
+                return log
+            if entry is None and not create:
+                raise SessionNotFoundError(
+                    f"there is no session {key!r}", hint="See `hermitcrab sessions list`."
+                )
+            log = await (self._create(key) if entry is None else self._load(entry))
+            self._open[key] = log
             return log
 
     async def start_new(self, key: str) -> SessionLog:
