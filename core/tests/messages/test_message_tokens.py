@@ -269,3 +269,10 @@ class TestEncodings:
         monkeypatch.setattr(tiktoken, "get_encoding", lambda name: Bytes())
         counter = load_counter({"TIKTOKEN_CACHE_DIR": str(folder)})
         assert (counter.name, counter.text("<|endoftext|>")) == ("o200k_base", 13)
+
+
+def test_a_text_far_larger_than_any_window_is_judged_by_samples() -> None:
+    passage = "The staging database listens on port 5437. 预发布数据库。\n" * 2_000
+    huge = passage * 20
+    assert len(huge) > 1_000_000
+    assert estimate_text(huge) == pytest.approx(20 * estimate_text(passage), rel=0.03)

@@ -57,6 +57,10 @@ _WEIGHTS: tuple[tuple[re.Pattern[str], float], ...] = (
     (re.compile("[\U00010000-\U0010ffff]"), 2.0),
 )
 
+_SAMPLED_ABOVE = 1_000_000
+_SAMPLES = 64
+_SAMPLE_CHARACTERS = 4_096
+
 
 class SchemaLike(Protocol):
     """What counts as a tool's schema here."""
@@ -70,12 +74,21 @@ class SchemaLike(Protocol):
 
 
 def estimate_text(text: str) -> int:
-    """The calibrated estimate for a text, in tokens; 0 only for an empty one."""
+    """The calibrated estimate for a text, in tokens; 0 only for an empty one.
+
+    Texts of over a million characters, which no window holds, are judged by samples from all over.
+    """
     if not text:
         return 0
-    if text.isascii() and text.isalpha() and text.islower() and len(text) <= 10:
-        return 1
-    return max(1, round(sum(weight * len(pattern.findall(text)) for pattern, weight in _WEIGHTS)))
+    if len(text) <= _SAMPLED_ABOVE:
+        return max(1, round(_weight(text)))
+    step = len(text) // _SAMPLES
+    sample = [text[start : start + _SAMPLE_CHARACTERS] for start in range(0, len(text), step)]
+    return round(sum(map(_weight, sample)) * len(text) / sum(map(len, sample)))
+
+
+def _weight(text: str) -> float:
+    return sum(weight * len(pattern.findall(text)) for pattern, weight in _WEIGHTS)
 
 
 def compact_json(value: Any) -> str:
