@@ -6,9 +6,9 @@ Importing this package is cheap: every public name is loaded when it is first us
 from __future__ import annotations
 
 import logging
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hermitcrab._lazy import lazy_names
 from hermitcrab._version import __version__
 
 if TYPE_CHECKING:
@@ -24,18 +24,10 @@ logging.getLogger("hermitcrab").addHandler(logging.NullHandler())
 
 _HOMES = {
     "Host": "hermitcrab.agent.host",
+    "__version__": "hermitcrab._version",
     "hookimpl": "hermitcrab.hooks.markers",
     "load_config": "hermitcrab.config",
     "register_context_engine": "hermitcrab.context",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -5,8 +5,9 @@ For authors: tools, chat commands, what ``Host.stream`` yields, and the session 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hermitcrab._lazy import lazy_names
 
 if TYPE_CHECKING:
     from hermitcrab.agent.commands import ChatCommand, CommandCall
@@ -48,13 +49,4 @@ __all__ = [
     "TurnEvent",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hermitcrab._lazy import lazy_names
 
 if TYPE_CHECKING:
     from hermitcrab.memory import files
@@ -36,15 +37,9 @@ __all__ = [
     "prompt_section",
 ]
 
-_ELSEWHERE = {"files": "hermitcrab.memory.files", "prompt_section": "hermitcrab.memory.tools"}
+_HOMES = dict.fromkeys(__all__, "hermitcrab.memory.contract") | {
+    "files": "hermitcrab.memory.files",
+    "prompt_section": "hermitcrab.memory.tools",
+}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(_ELSEWHERE.get(name, "hermitcrab.memory.contract"))
-    return module if name == "files" else getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

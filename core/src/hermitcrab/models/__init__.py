@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hermitcrab._lazy import lazy_names
 
 if TYPE_CHECKING:
     from hermitcrab.models.contract import (
@@ -33,13 +34,4 @@ _HOMES = dict.fromkeys(__all__, "hermitcrab.models.contract") | {
     "OpenAICompatibleModel": "hermitcrab.models.openai_compatible",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)
