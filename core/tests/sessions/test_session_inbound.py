@@ -99,3 +99,22 @@ class TestIdentityLinks:
 
     def test_a_blank_name_is_passed_over(self) -> None:
         assert key_of(scope="per-peer", links={"  ": ["user1"]}) == "agent:main:direct:user1"
+
+
+class TestGroups:
+    def test_groups_may_share_the_main_session(self) -> None:
+        message = InboundMessage(text="hi", channel="telegram", chat_type="group", peer="-100")
+        assert resolve_session_key(message) == "agent:main:telegram:group:-100"
+        assert resolve_session_key(message, group_scope="main") == "agent:main:main"
+
+    def test_an_id_that_can_only_be_a_group_is_one(self) -> None:
+        message = InboundMessage(text="hi", channel="whatsapp", peer="123-456@g.us")
+        assert resolve_session_key(message, direct_scope="per-peer") == (
+            "agent:main:whatsapp:group:123-456@g.us"
+        )
+
+    def test_a_topic_and_a_thread_have_conversations_of_their_own(self) -> None:
+        message = InboundMessage(
+            text="hi", channel="telegram", chat_type="group", peer="-100", topic="7", thread="t1"
+        )
+        assert resolve_session_key(message) == "agent:main:telegram:group:-100:topic:7:thread:t1"

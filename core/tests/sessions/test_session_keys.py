@@ -15,10 +15,14 @@ from hermitcrab.sessions.keys import (
     check_session_id,
     classify,
     fold_key,
+    is_cron,
     is_private,
+    is_subagent,
     normalise_account_id,
     normalise_agent_id,
     parse_agent_key,
+    split_cron_run,
+    subagent_depth,
     thread_parent,
     to_store_key,
 )
@@ -267,3 +271,30 @@ class TestSessionIds:
     def test_ids_that_are_no_safe_file_name_are_refused(self, session_id: Any) -> None:
         with pytest.raises(SessionKeyError, match="invalid session id"):
             check_session_id(session_id)
+
+
+class TestSubagentsAndJobs:
+    @pytest.mark.parametrize(
+        ("key", "depth"),
+        [
+            ("agent:main:main", 0),
+            ("agent:main:subagent:a1", 1),
+            ("agent:main:subagent:a1:subagent:b2", 2),
+            ("subagent:a1", 1),
+            ("agent:main:direct:subagent", 0),
+        ],
+    )
+    def test_the_depth_of_a_subagent_is_in_its_key(self, key: str, depth: int) -> None:
+        assert subagent_depth(key) == depth
+        assert is_subagent(key) is (depth > 0)
+
+    def test_a_run_is_split_from_its_job(self) -> None:
+        assert split_cron_run("agent:main:cron:nightly:run:42") == ("agent:main:cron:nightly", "42")
+        assert is_cron("agent:main:cron:nightly:run:42")
+        assert is_cron("cron:nightly")
+
+    @pytest.mark.parametrize(
+        "key", ["agent:main:cron:nightly", "agent:main:cron:a:b:run:42", "agent:main:main"]
+    )
+    def test_any_other_key_has_no_run(self, key: str) -> None:
+        assert split_cron_run(key) == (key, None)

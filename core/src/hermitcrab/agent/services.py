@@ -95,6 +95,7 @@ class Services:
         return resolve_session_key(
             message,
             direct_scope=session.dm_scope,
+            group_scope=session.group_scope,
             main_key=session.main_key,
             identity_links=session.identity_links,
         )

@@ -9,18 +9,23 @@ from attrs import frozen
 from hermitcrab.sessions.keys import (
     DEFAULT_MAIN_KEY,
     DirectScope,
+    GroupScope,
     fold,
     normalise_account_id,
     normalise_agent_id,
     to_store_key,
 )
 
+#: How WhatsApp ends the ids of its groups.
+_GROUP_ID_ENDING = "@g.us"
+
 
 @frozen(kw_only=True)
 class InboundMessage:
     """A message that arrived on a channel.
 
-    ``chat_type`` is ``direct``, ``group`` or ``channel``; ``session_key`` overrides everything else.
+    ``chat_type`` is ``direct`` (or ``dm``), ``group`` or ``channel``; ``thread`` and ``topic`` name a part of the chat
+    with a conversation of its own; ``session_key`` overrides everything else.
     """
 
     text: str
@@ -29,6 +34,7 @@ class InboundMessage:
     chat_type: str = "direct"
     peer: str = ""
     thread: str | None = None
+    topic: str | None = None
     sender: str | None = None
     agent_id: str = "main"
     session_key: str | None = None
@@ -39,21 +45,36 @@ def resolve_session_key(
     message: InboundMessage,
     *,
     direct_scope: DirectScope = "main",
+    group_scope: GroupScope = "per-group",
     main_key: str = DEFAULT_MAIN_KEY,
     identity_links: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
-    """The stored key of the session that ``message`` belongs to."""
+    """The stored key of the session that ``message`` belongs to; every way in and out uses this one."""
     agent_id = normalise_agent_id(message.agent_id)
     if message.session_key is not None:
         return to_store_key(message.session_key, agent_id=agent_id, main_key=main_key)
-    if message.chat_type in {"group", "channel"}:
-        channel, peer = fold(message.channel) or "unknown", message.peer.strip() or "unknown"
-        rest = f"{channel}:{message.chat_type}:{peer}"
+    kind = _group_kind(message)
+    rest: str | None
+    if kind is None:
+        rest = _direct_rest(message, direct_scope, identity_links or {})
+    elif group_scope == "main":
+        rest = None
     else:
-        rest = _direct_rest(message, direct_scope, identity_links or {}) or main_key
-    if message.thread:
-        rest = f"{rest}:thread:{message.thread.strip()}"
+        channel, peer = fold(message.channel) or "unknown", message.peer.strip() or "unknown"
+        rest = f"{channel}:{kind}:{peer}"
+    rest = rest or main_key
+    for marker, part in (("topic", message.topic), ("thread", message.thread)):
+        if part and part.strip():
+            rest = f"{rest}:{marker}:{part.strip()}"
     return to_store_key(f"agent:{agent_id}:{rest}", main_key=main_key)
+
+
+def _group_kind(message: InboundMessage) -> str | None:
+    """``group`` or ``channel``; ``None`` for a direct message. Some ids tell that they are groups (sessions 1.4)."""
+    kind = fold(message.chat_type)
+    if kind in {"group", "channel"}:
+        return kind
+    return "group" if fold(message.peer).endswith(_GROUP_ID_ENDING) else None
 
 
 def _direct_rest(

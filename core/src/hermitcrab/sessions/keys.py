@@ -22,6 +22,7 @@ SENTINELS = frozenset({"global", "unknown"})
 ChatType = Literal["direct", "group", "channel", "unknown"]
 KeyShape = Literal["missing", "agent", "malformed_agent", "legacy_or_alias"]
 DirectScope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
+GroupScope = Literal["per-group", "main"]
 
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -30,6 +31,7 @@ _OPAQUE_ID = re.compile(
     r"(?P<head>(?:agent:[^:]*:)?(?:signal:group:(?=[^:]+(?:$|:))|matrix:(?:channel|group):))(?P<id>.+)",
     re.IGNORECASE | re.DOTALL,
 )
+_CRON_RUN = re.compile(r"(?P<job>(?:agent:[^:]+:)?cron:[^:]+):run:(?P<run>[^:]+)")
 _RESERVED_ACCOUNTS = frozenset({"__proto__", "prototype", "constructor"})
 _KINDS = {"direct": "direct", "dm": "direct", "group": "group", "channel": "channel"}
 _NOT_PRIVATE_PREFIXES = ("subagent:", "cron:", "hook:", "acp:")
@@ -154,6 +156,28 @@ def agent_id_of(key: str) -> str:
 def _rest(key: str) -> str:
     parsed = parse_agent_key(key)
     return fold_key(key) if parsed is None else parsed.rest
+
+
+def is_subagent(key: str) -> bool:
+    """Whether a key belongs to a session that another one has started."""
+    return subagent_depth(key) > 0
+
+
+def subagent_depth(key: str) -> int:
+    """How many sessions stand above this one: 0 for one that a user talks to (sessions 1.5, version C)."""
+    parts = _rest(key).split(":")
+    return sum(part == "subagent" for part in parts[:-1])
+
+
+def is_cron(key: str) -> bool:
+    """Whether a key belongs to a scheduled job, or to one run of it."""
+    return _rest(key).startswith("cron:")
+
+
+def split_cron_run(key: str) -> tuple[str, str | None]:
+    """The key of a job and the run's id; a key of any other shape is returned as it is, without a run."""
+    match = _CRON_RUN.fullmatch(key)
+    return (key, None) if match is None else (match["job"], match["run"])
 
 
 def thread_parent(key: str) -> str | None:

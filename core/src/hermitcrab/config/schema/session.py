@@ -35,6 +35,12 @@ class SessionConfig:
             "peer on one channel, of one peer on one channel and account."
         ),
     )
+    group_scope: Literal["per-group", "main"] = field(
+        default="per-group",
+        metadata=about(
+            "Whether each group and channel has a conversation of its own, or shares the agent's main one."
+        ),
+    )
     identity_links: Mapping[str, tuple[Annotated[str, NAME], ...]] = field(
         factory=dict,
         metadata=about(
