@@ -50,8 +50,8 @@ class Compacted:
 class Reply:
     """The end of a turn.
 
-    ``degraded`` says in words what did not work as configured; ``messages`` are those that the turn added. ``silent``
-    says that nothing is to be delivered.
+    ``degraded`` says in words what did not work as configured, ``notes`` what else the user should know; ``messages``
+    are those that the turn added. ``silent`` says that nothing is to be delivered.
     """
 
     text: str
@@ -60,6 +60,7 @@ class Reply:
     engine: str
     usage: TokenUsage = field(factory=TokenUsage)
     degraded: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     messages: Sequence[Message] = ()
     compactions: Sequence[CompactionOutcome] = ()
     flushes: Sequence[FlushOutcome] = ()

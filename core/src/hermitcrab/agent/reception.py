@@ -42,9 +42,15 @@ from hermitcrab.hooks import (
 from hermitcrab.messages.build import assistant, user
 from hermitcrab.messages.types import Message
 from hermitcrab.sessions.inbound import InboundMessage
+from hermitcrab.sessions.reset_policy import StaleReason, policy_for, stale_reason
 
 logger = logging.getLogger("hermitcrab.agent")
 
+#: What the user is told of a conversation that was over.
+_BEGUN = {
+    "daily": "A new conversation has begun, as every day. The old one is kept.",
+    "idle": "A new conversation has begun after a long pause. The old one is kept.",
+}
 _KINDS = frozenset({"external_user", "inter_session", "internal_system"})
 
 
@@ -92,6 +98,9 @@ class Reception:
     ) -> Reply:
         """Answer a message whose session the caller holds already."""
         session = await self._session(message)
+        over = self._over(session, message, provenance)
+        if over is not None:
+            session = await self._host.reset_now(session, over)
         session.hook_context = evolve(
             session.hook_context,
             channel=message.channel,
@@ -108,7 +117,22 @@ class Reception:
         reply = await self._run(
             session, evolve(message, text=plain_text(message.text)), provenance, emit
         )
+        if over is not None:
+            reply = evolve(reply, notes=(_BEGUN[over],))
         return await self._deliver(session, message, reply)
+
+    def _over(
+        self,
+        session: SessionContext,
+        message: InboundMessage,
+        provenance: Mapping[str, Any] | None,
+    ) -> StaleReason | None:
+        """Why the conversation is over, before anything is written; only the user's own messages can end one."""
+        name, _ = parse_command(message.text) or ("", "")
+        if not _is_from_user(provenance) or name in BEGINNING or not session.log.items():
+            return None
+        policy = policy_for(message, session.log.key, self._services.config.session)
+        return stale_reason(policy, session.log.entry, self._services.clock(), session.parts.zone)
 
     async def _session(self, message: InboundMessage) -> SessionContext:
         """The session of a message; one that cannot be read can still be begun afresh."""
@@ -207,7 +231,9 @@ class Reception:
             emit=emit,
         )
         reply = await turn.run(_user_message(prepared.text, provenance, self._services.now_ms()))
-        await session.log.update_entry(record=False, last_interaction_at=self._services.now_ms())
+        if _is_from_user(provenance):
+            now_ms = self._services.now_ms()
+            await session.log.update_entry(record=False, last_interaction_at=now_ms)
         self._sync.start(setup.agent, "turn")
         return reply
 
@@ -270,6 +296,11 @@ def _provenance(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if given is None or given.get("kind") not in _KINDS:
         return {"kind": "external_user"}
     return {name: value for name, value in given.items() if str(value).strip()}
+
+
+def _is_from_user(provenance: Mapping[str, Any] | None) -> bool:
+    """Whether a turn is the user's own; others neither extend nor end a conversation (sessions 9.6)."""
+    return bool(_provenance(provenance)["kind"] == "external_user")
 
 
 def _user_message(text: str, provenance: Mapping[str, Any] | None, now_ms: int) -> Message:

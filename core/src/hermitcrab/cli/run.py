@@ -63,6 +63,7 @@ def reply_json(reply: Reply) -> dict[str, Any]:
         "sessionId": reply.session_id,
         "engine": reply.engine,
         "degraded": list(reply.degraded),
+        "notes": list(reply.notes),
         "usage": {
             "input": usage.input,
             "output": usage.output,

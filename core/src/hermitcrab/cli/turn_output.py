@@ -83,6 +83,8 @@ class TurnOutput:
             click.echo(text, nl=False)
             self._line_is_open = True
         self.end_line()
+        for sentence in reply.notes:
+            note(sentence)
         for sentence in reply.degraded:
             warn(sentence)
 

@@ -11,7 +11,40 @@ from hermitcrab.config.keys import about
 from hermitcrab.config.rules import Range
 from hermitcrab.config.schema.forms import NAME
 
-__all__ = ["MemoryConfig", "SessionConfig"]
+__all__ = ["MemoryConfig", "ResetByTypeConfig", "ResetConfig", "SessionConfig"]
+
+
+@frozen(kw_only=True)
+class ResetConfig:
+    """When a conversation is over by itself (sessions 2.9)."""
+
+    mode: Literal["none", "daily", "idle"] | None = field(
+        default=None,
+        metadata=about(
+            "`none` goes on until the user ends it, `daily` ends at an hour, `idle` after a time without the user; "
+            "null inherits, and is none where nothing is inherited."
+        ),
+    )
+    at_hour: Annotated[int, Range(minimum=0, maximum=23)] | None = field(
+        default=None,
+        metadata=about("The hour of the user's day for `daily`; null inherits, or is 4."),
+    )
+    idle_minutes: Annotated[int, Range(above=0)] | None = field(
+        default=None,
+        metadata=about(
+            "Minutes without the user after which it is over, for `idle` and for `daily` as well; null inherits, or "
+            "is never."
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class ResetByTypeConfig:
+    """What holds for one kind of conversation, field by field."""
+
+    direct: ResetConfig = field(factory=ResetConfig, metadata=about("For direct conversations."))
+    group: ResetConfig = field(factory=ResetConfig, metadata=about("For groups and channels."))
+    thread: ResetConfig = field(factory=ResetConfig, metadata=about("For threads."))
 
 
 @frozen(kw_only=True)
@@ -47,6 +80,19 @@ class SessionConfig:
             "The ids (`channel:id` or `id`) under which one person writes; they share a conversation "
             "unless `dmScope` is `main`.",
             placeholder="person",
+        ),
+    )
+    reset: ResetConfig = field(
+        factory=ResetConfig, metadata=about("When a conversation is over by itself.")
+    )
+    reset_by_type: ResetByTypeConfig = field(
+        factory=ResetByTypeConfig, metadata=about("The same by kind of conversation.")
+    )
+    reset_by_channel: Mapping[Annotated[str, NAME], ResetConfig] = field(
+        factory=dict,
+        metadata=about(
+            "The same by channel; an entry here replaces all else for its channel.",
+            placeholder="channel",
         ),
     )
     history_limit: Annotated[int, Range(minimum=1)] | None = field(
