@@ -12,6 +12,7 @@ from attrs import frozen
 from hermitcrab.compaction.budget import Budget
 from hermitcrab.messages.caps import GroupCapper
 from hermitcrab.messages.pairing import is_empty, repair_pairing
+from hermitcrab.messages.provenance import framed, is_from_session
 from hermitcrab.messages.text import blocks_of
 from hermitcrab.messages.tokens import TokenCounter
 from hermitcrab.messages.types import Message
@@ -35,10 +36,11 @@ class ViewBuilder:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self._capper = GroupCapper(counter)
+        self._framed: dict[int, tuple[Message, Message]] = {}
 
     def build(self, messages: Sequence[Message], budget: Budget) -> View:
         """The view of ``messages``, whatever its size in total."""
-        return self._capped(_legal(messages), budget.group)
+        return self._capped(self._legal(messages), budget.group)
 
     def build_within(self, messages: Sequence[Message], budget: Budget) -> View:
         """The view of ``messages``, with groups cut further and further until it fits.
@@ -46,7 +48,7 @@ class ViewBuilder:
         The last resort where a compaction has left more than fits: images go first, those of the last user message
         last. With very many messages it may still not fit.
         """
-        legal = _legal(messages)
+        legal = self._legal(messages)
         view = self._capped(legal, budget.group)
         last = max((i for i, one in enumerate(legal) if one.get("role") == "user"), default=-1)
         for spared in (last, -1):
@@ -60,6 +62,20 @@ class ViewBuilder:
     def measure(self, messages: Sequence[Message], budget: Budget) -> int:
         """Tokens of the view."""
         return self.build(messages, budget).tokens
+
+    def _legal(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Messages that say something, other sessions' in their envelope, every call with its result behind it."""
+        kept = [self._shown(message) for message in messages if not is_empty(message)]
+        return repair_pairing(kept).messages
+
+    def _shown(self, message: Message) -> Message:
+        """The message in its envelope, the same object each time, so that it is counted and cut once."""
+        if not is_from_session(message):
+            return message
+        known = self._framed.get(id(message))
+        if known is None or known[0] is not message:
+            known = self._framed[id(message)] = (message, framed(message))
+        return known[1]
 
     def _capped(self, messages: Sequence[Message], limit: int) -> View:
         capped = self._capper.cap(messages, limit)
@@ -77,9 +93,3 @@ def without_images(message: Message) -> Message:
         for block in blocks
     ]
     return changed
-
-
-def _legal(messages: Sequence[Message]) -> Sequence[Message]:
-    """Without messages that say nothing, every call with its result right behind it."""
-    kept = [message for message in messages if not is_empty(message)]
-    return repair_pairing(kept).messages
