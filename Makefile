@@ -4,11 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BENCH_VENV := .venv-bench
+BENCH_STAMP := $(BENCH_VENV)/.installed
 DISTRIBUTIONS := core plugins/context_legacy plugins/memory_core
 PROJECTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 TESTS ?=
 
-.PHONY: install demo test test-slow check format clean
+.PHONY: install demo test test-slow bench check format clean
 
 install: $(STAMP)
 
@@ -27,6 +29,16 @@ test: install
 test-slow: install
 	$(BIN)/python -m pytest -m slow $(TESTS) || [ $$? -eq 5 ]
 
+bench: $(BENCH_STAMP)
+	$(BENCH_VENV)/bin/python -m bench.sessions
+
+# The peers that it measures stay out of the environment for development.
+$(BENCH_STAMP): core/pyproject.toml plugins/context_legacy/pyproject.toml bench/requirements.txt
+	test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--requirement bench/requirements.txt --editable ./core --editable ./plugins/context_legacy
+	touch $(BENCH_STAMP)
+
 check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -38,4 +50,4 @@ format: install
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

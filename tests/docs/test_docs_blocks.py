@@ -112,7 +112,8 @@ def check_pip(arguments: list[str], surroundings) -> None:
 def check_python(arguments: list[str], surroundings) -> None:
     assert arguments[0] == "-m"
     module, *rest = arguments[1:]
-    assert module in {"pytest", "pip", "venv"}
+    ours = ROOT.joinpath(*module.split("."), "__main__.py").is_file()
+    assert ours or module in {"pytest", "pip", "venv"}
     if module == "pip":
         check_pip(rest, surroundings)
     if module == "pytest":

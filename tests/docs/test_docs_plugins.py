@@ -126,6 +126,24 @@ async def test_the_lean_engine_shortens_results_of_earlier_turns(
     assert "5437" in stored
 
 
+async def test_the_tidy_engine_cuts_long_results_for_good(install_section, open_home, crab, home):
+    install_section(GUIDE, "An engine that rewrites the transcript")
+    model = crab.ScriptedModel(crab.calling("read", path="notes.md"), "Read.")
+    async with open_home(model) as host:
+        (home / "workspace" / "notes.md").write_text("the port is 5437\n" * 60, encoding="utf-8")
+        await host.send(MAIN, "Read the notes.")
+        reply = await host.send(MAIN, "Go on.")
+        session = await host.session(MAIN)
+        shown = session.messages
+        stored = crab.stored_messages(session.file)
+    assert reply.engine == "tidy"
+    assert "[cut]" not in texts(model.requests[1])
+    assert "[cut]" in texts(model.requests[2])
+    results = [each["content"][0]["text"] for each in shown if each["role"] == "toolResult"]
+    assert [len(text) for text in results] == [406]
+    assert sum(each["role"] == "toolResult" for each in stored) == 2
+
+
 async def test_the_plain_memory_finds_and_reads(install_section, open_home, home):
     install_section(GUIDE, "A memory backend")
     async with open_home() as host:

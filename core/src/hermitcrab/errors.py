@@ -10,6 +10,7 @@ The tree::
     ├── SessionError
     │   ├── SessionKeyError (ValueError)    text that is not a session key, agent id or session id
     │   ├── SessionNotFoundError            no such session key
+    │   ├── SessionLabelTakenError          another session has the label; carries its ``key``
     │   ├── SessionLockedError              another process held the transcript too long
     │   └── TranscriptError                 a transcript that cannot be read or written
     ├── ModelError
@@ -47,6 +48,7 @@ __all__ = [
     "PluginError",
     "SessionError",
     "SessionKeyError",
+    "SessionLabelTakenError",
     "SessionLockedError",
     "SessionNotFoundError",
     "ToolError",
@@ -101,6 +103,24 @@ class SessionKeyError(SessionError, ValueError):
 
 class SessionNotFoundError(SessionError, LookupError):
     """There is no session under this key."""
+
+
+class SessionLabelTakenError(SessionError):
+    """Another session has the label.
+
+    :param key: the session that has it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        key: str,
+        where: str | PathLike[str] | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.key = key
 
 
 class SessionLockedError(SessionError, TimeoutError):

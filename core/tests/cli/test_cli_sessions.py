@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -71,6 +72,50 @@ def test_show_goes_back_behind_a_compaction(talked):
     assert "4711" in texts
 
 
+def branch_before_the_answer(talked):
+    """Leave the answer of the main session, as another program would; the id of the question."""
+    file = Path(talked.json("sessions", "show", "main")["file"])
+    [question] = [
+        entry["id"]
+        for entry in map(json.loads, file.read_text(encoding="utf-8").splitlines())
+        if entry["type"] == "message" and entry["message"]["role"] == "user"
+    ]
+    leaf = {"type": "leaf", "id": "moved", "targetId": question}
+    other = {"type": "custom_message", "id": "other", "content": "try again", "parentId": question}
+    label = {"type": "label", "id": "named", "targetId": question, "label": "the question"}
+    lost = {"type": "label", "id": "lost", "targetId": "gone", "label": "nothing"}
+    with file.open("a", encoding="utf-8") as opened:
+        for entry in (leaf, other, {**label, "parentId": "other"}, {**lost, "parentId": "named"}):
+            opened.write(json.dumps(entry) + "\n")
+    return question
+
+
+def test_the_tree_shows_every_branch_and_which_is_active(talked):
+    question = branch_before_the_answer(talked)
+    result = talked("sessions", "show", "main", "--tree")
+    _, left, active, *labels = result.stdout.splitlines()
+    assert "assistant: " in left
+    assert not left.startswith("*")
+    assert active.startswith("*")
+    assert question in active
+    assert labels[-1].split(maxsplit=1) == [question, "the question"]
+    assert "a label names entry gone" in result.stderr
+
+
+def test_the_tree_as_json_names_leaf_tips_and_forks(talked):
+    question = branch_before_the_answer(talked)
+    shown = talked.json("sessions", "show", "main", "--tree")
+    assert shown["key"] == "agent:main:main"
+    assert shown["leafId"] == "lost"
+    assert shown["labels"] == {question: "the question"}
+    left, active = shown["branches"]
+    assert (left["active"], left["forkId"]) == (False, None)
+    assert (active["active"], active["forkId"], active["tipId"]) == (True, question, "lost")
+    assert active["depth"] == shown["depth"] < left["depth"] + active["entries"]
+    assert left["text"].startswith("assistant: ")
+    assert active["text"] == "user: try again"
+
+
 def test_a_session_that_is_not_there_is_an_error(talked):
     error = talked("sessions", "show", "nowhere", code=1).stderr
     assert error.startswith("error: there is no session 'agent:main:nowhere'")
@@ -99,3 +144,41 @@ def test_a_missing_transcript_is_an_error(talked):
     session_id = talked.json("sessions", "list")[1]["sessionId"]
     (talked.home / "agents/main/sessions" / f"{session_id}.jsonl").unlink()
     assert "there is no such transcript" in talked("sessions", "show", "main", code=1).stderr
+
+
+def test_set_changes_fields_and_null_deletes_them(talked):
+    changed = talked.json("sessions", "set", "main", "label=Harbour office", "sendPolicy=deny")
+    assert changed["key"] == "agent:main:main"
+    assert (changed["label"], changed["sendPolicy"]) == ("Harbour office", "deny")
+    text = talked("sessions", "set", "main", "label=null").stdout
+    assert text == "label: null\n"
+
+
+def test_a_reply_of_a_session_that_may_not_send_is_kept_back(talked):
+    talked("sessions", "set", "main", "sendPolicy=deny")
+    reply = talked.json("run", "-m", "Hello again")
+    assert "send policy" in reply["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("lable=x", "label"),
+        ("sendPolicy=perhaps", "sendPolicy"),
+        ("label=", "label"),
+    ],
+)
+def test_a_wrong_change_is_refused_and_nothing_is_applied(talked, change, complaint):
+    error = talked("sessions", "set", "main", "displayName=Harbour", change, code=1).stderr
+    assert complaint in error
+    assert "displayName" not in talked.json("sessions", "set", "main", "pinnedAt=null")
+
+
+def test_two_sessions_cannot_have_one_label(talked):
+    talked("sessions", "set", "main", "label=Harbour")
+    error = talked("sessions", "set", "cron:nightly", "label=Harbour", code=1).stderr
+    assert "agent:main:main" in error
+
+
+def test_a_change_without_a_value_is_wrong_usage(talked):
+    assert "FIELD=VALUE" in talked("sessions", "set", "main", "label", code=2).stderr

@@ -215,15 +215,19 @@ def test_every_plan_is_safe(
 
 def test_the_latest_ask_is_the_last_user_message_with_text() -> None:
     messages = [user("first"), user("second"), assistant("yes"), user("  ")]
-    assert latest_ask(messages) == "second"
-    assert latest_ask([assistant("hello")]) is None
+    assert latest_ask(items(messages)) == "second"
+    assert latest_ask(items([assistant("hello")])) is None
     assert latest_ask([]) is None
+
+
+def test_what_no_user_has_written_is_not_taken_for_an_ask() -> None:
+    note = ContextItem("note", user("The build is green."), is_synthetic=True)
+    assert latest_ask([*items([user("Fix the login.")]), note]) == "Fix the login."
 
 
 def test_an_ask_that_is_an_image_is_not_an_older_ask() -> None:
     """The older request was answered; putting it among the pending ones would have it done again."""
     messages = [user("Draw a crab."), assistant("Done."), user([IMAGE])]
-    assert latest_ask(messages) == "[1 image not shown]"
-    assert latest_ask([user([{"type": "text", "text": "Like this?"}, IMAGE])]) == (
-        "Like this?\n[1 image not shown]"
-    )
+    assert latest_ask(items(messages)) == "[1 image not shown]"
+    shown = items([user([{"type": "text", "text": "Like this?"}, IMAGE])])
+    assert latest_ask(shown) == "Like this?\n[1 image not shown]"

@@ -43,7 +43,11 @@ class TestOneProcess:
         await log.update_entry(label="Ports")
         changes = [entry for entry in log.path if entry.get("customType") == ENTRY_CHANGE]
         assert [entry["data"] for entry in changes] == [
-            {"key": KEY, "sessionId": log.session_id},
+            {
+                "key": KEY,
+                "sessionId": log.session_id,
+                "sessionStartedAt": log.entry.session_started_at,
+            },
             {"key": KEY, "label": "Ports"},
         ]
         assert log.entry.label == "Ports"

@@ -111,7 +111,12 @@ class TestWriting:
         assert copy.header["cwd"] == "/old"
         assert not copy.faults.any
         assert [entry["id"] for entry in copy.entries[:2]] == old_ids
-        assert copy.entries[2]["data"] == {"key": KEY, "sessionId": log.session_id}
+        assert copy.entries[2]["data"] == {
+            "key": KEY,
+            "sessionId": log.session_id,
+            "sessionStartedAt": 1,
+            "previousSessionIds": ["s1"],
+        }
         assert copy.entries[2]["customType"] == ENTRY_CHANGE
         assert [text_of(item.message) for item in log.items()] == ["one", "two", "three"]
         assert log.path == copy.branch()

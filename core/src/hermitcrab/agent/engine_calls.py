@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
-from typing import Literal
+from collections.abc import Awaitable, Collection, Sequence
+from typing import Any, Literal
 
 from hermitcrab.context.contract import has_method
 from hermitcrab.context.resolve import ResolvedEngine
+from hermitcrab.errors import SessionError
 from hermitcrab.messages.types import Message
 from hermitcrab.sessions.log import SessionLog
+from hermitcrab.sessions.rewrite import Replacement, RewriteResult, rewrite_transcript_entries
 
 logger = logging.getLogger("hermitcrab.agent")
 
@@ -99,6 +101,10 @@ class EngineCalls:
     async def _maintain(self, reason: MaintenanceReason) -> None:
         if not has_method(self._resolved.engine, "maintain"):
             return
+        runtime_context: dict[str, Any] = {"reason": reason}
+        if reason != "bootstrap":
+            # What a turn is about to read stays as it is until the turn has run (context 1.4).
+            runtime_context["rewrite_transcript_entries"] = self._rewrite
         async with self._tidying:
             await self._guarded(
                 "maintain",
@@ -106,9 +112,31 @@ class EngineCalls:
                     session_id=self._log.session_id,
                     session_key=self._log.key,
                     session_file=str(self._log.file),
-                    runtime_context={"reason": reason},
+                    runtime_context=runtime_context,
                 ),
             )
+
+    async def _rewrite(
+        self,
+        replacements: Sequence[Replacement],
+        *,
+        allowed_rewrite_suffix_entry_ids: Collection[str] | None = None,
+    ) -> RewriteResult:
+        """What engines get: a lock or a disk that says no is no fault of theirs, so nothing is raised for it."""
+        try:
+            return await rewrite_transcript_entries(
+                self._log,
+                replacements,
+                allowed_rewrite_suffix_entry_ids=allowed_rewrite_suffix_entry_ids,
+            )
+        except SessionError as error:
+            logger.warning(
+                "a rewrite for engine %s failed: %s",
+                self._resolved.engine_id,
+                error,
+                extra={"session_key": self._log.key, "plugin_id": self._resolved.engine_id},
+            )
+            return RewriteResult(False, str(error))
 
     async def _guarded(self, method: str, call: Awaitable[object]) -> bool:
         try:

@@ -13,6 +13,7 @@ from hermitcrab.agent.session import AssembledContext, SessionContext, prompt_of
 from hermitcrab.agent.setup import TurnSetup, set_up_turn
 from hermitcrab.hooks import AgentEnd
 from hermitcrab.messages.types import Message
+from hermitcrab.sessions.branching import SessionTree
 from hermitcrab.sessions.keys import agent_id_of
 
 
@@ -46,6 +47,11 @@ class Session:
     def messages(self) -> list[Message]:
         """The messages of the context, the summary of compacted ones first."""
         return [item.message for item in self._context.log.items()]
+
+    @property
+    def tree(self) -> SessionTree:
+        """The branches of the transcript, its labels, and its entries that are no messages."""
+        return SessionTree(self._context.log)
 
     async def append(self, message: Message) -> None:
         """Append a message to the transcript."""

@@ -43,6 +43,7 @@ from hermitcrab.messages.build import assistant, user
 from hermitcrab.messages.types import Message
 from hermitcrab.sessions.inbound import InboundMessage
 from hermitcrab.sessions.reset_policy import StaleReason, policy_for, stale_reason
+from hermitcrab.sessions.send_policy import may_send
 
 logger = logging.getLogger("hermitcrab.agent")
 
@@ -51,6 +52,7 @@ _BEGUN = {
     "daily": "A new conversation has begun, as every day. The old one is kept.",
     "idle": "A new conversation has begun after a long pause. The old one is kept.",
 }
+_HELD_BACK = "The reply was not sent: the send policy of this session denies it."
 _KINDS = frozenset({"external_user", "inter_session", "internal_system"})
 
 
@@ -258,9 +260,17 @@ class Reception:
     async def _deliver(
         self, session: SessionContext, message: InboundMessage, reply: Reply
     ) -> Reply:
-        """Offer the reply to plugins, and tell them that it went out."""
+        """Offer the reply to plugins, and tell them that it went out; where the policy forbids that, keep it back."""
         if reply.silent:
             return reply
+        if not may_send(
+            self._services.config.session.send_policy,
+            session.log.key,
+            own=session.log.entry.send_policy,
+            channel=message.channel,
+            kind=message.chat_type,
+        ):
+            return evolve(reply, silent=True, notes=(*reply.notes, _HELD_BACK))
         target = message.peer or message.sender or "user"
         payload = await session.fire(
             ReplyPayloadSending(

@@ -25,6 +25,7 @@ from hermitcrab.messages.text import text_of
 from hermitcrab.messages.types import Message
 from hermitcrab.models.contract import ChatModel, ToolSchema
 from hermitcrab.models.offline.model import OfflineModel
+from hermitcrab.sessions.context import last_compaction
 from hermitcrab.sessions.log import SessionLog
 
 logger = logging.getLogger("hermitcrab.agent")
@@ -38,6 +39,7 @@ class AssembledContext:
     """What the model gets: messages, the system prompt with the engine's addition, and sizes in tokens.
 
     ``request_tokens`` is everything: system prompt, tool schemas and messages. ``window`` is the context window.
+    ``compaction_id`` is the entry of the compaction behind which the messages stand.
     """
 
     messages: Sequence[Message]
@@ -46,6 +48,7 @@ class AssembledContext:
     tokens: int
     request_tokens: int
     window: int
+    compaction_id: str | None = None
     flushes: Sequence[FlushOutcome] = ()
     compactions: Sequence[CompactionOutcome] = ()
 
@@ -154,6 +157,7 @@ class SessionContext:
         budget = self.budget(system, tools)
         for attempt in range(COMPACTIONS_PER_CALL + 1):
             result, view = await self._assemble_once(budget, tools, prompt)
+            compaction_id = self._compaction_id()
             addition = result.system_prompt_addition
             added = self.parts.counter.text(f"{addition}\n\n") if addition else 0
             if not check:
@@ -166,7 +170,8 @@ class SessionContext:
             outcome = await self.compact(budget, trigger=trigger, must_fit=True)
             compactions.append(outcome)
             flushes += self.take_requested_flushes()
-            if not outcome.compacted:
+            # Another process may have been faster; what it left is to be assembled too.
+            if not outcome.compacted and self._compaction_id() == compaction_id:
                 break
         if view.tokens + added > budget.usable:
             view = self._view.build_within(result.messages, budget)
@@ -184,6 +189,7 @@ class SessionContext:
             tokens=view.tokens,
             request_tokens=view.tokens + added + budget.fixed,
             window=budget.window,
+            compaction_id=compaction_id,
             flushes=flushes,
             compactions=compactions,
         )
@@ -206,13 +212,27 @@ class SessionContext:
             )
         return result, self._view.build(result.messages, budget)
 
+    async def compacted_since(self, context: AssembledContext) -> bool:
+        """Whether a compaction, of this process or another, has narrowed the session since it was assembled."""
+        await self.log.refresh()
+        return self._compaction_id() != context.compaction_id
+
+    def _compaction_id(self) -> str | None:
+        compaction = last_compaction(self.log.path)
+        return None if compaction is None else compaction["id"]
+
     def _limited(self, messages: list[Message]) -> list[Message]:
         """The summary and the last ``session.historyLimit`` user turns; cut only where a user message stands (C44)."""
         limit = self.parts.history_limit
         if limit is None:
             return messages
-        head = 1 if self.log.items() and self.log.items()[0].is_summary else 0
-        starts = [i for i in range(head, len(messages)) if messages[i].get("role") == "user"]
+        items = self.log.items()
+        head = 1 if items and items[0].is_summary else 0
+        starts = [
+            index
+            for index, item in enumerate(items)
+            if index >= head and item.message.get("role") == "user" and not item.is_synthetic
+        ]
         if len(starts) <= limit:
             return messages
         return messages[:head] + messages[starts[-limit] :]

@@ -136,16 +136,18 @@ class Turn:
                 self._overflows += 1
                 if self._overflows > OVERFLOW_ATTEMPTS:
                     raise
-            await self._recover()
+            await self._recover(context)
 
-    async def _recover(self) -> None:
+    async def _recover(self, context: AssembledContext) -> None:
         """Compact because the provider refused the request; the user's message is in the transcript already (C14)."""
+        if await self.session.compacted_since(context):
+            return
         budget = self.session.budget(self.prepared.system, self.toolbox.schemas)
         flushes = await self.session.flush(budget)
         outcome = await self.session.compact(budget, trigger="overflow", must_fit=True)
         self._tell(flushes, [outcome])
         self._tell(self.session.take_requested_flushes(), ())
-        if not outcome.compacted:
+        if not outcome.compacted and not await self.session.compacted_since(context):
             raise ModelOverflowError(
                 f"the provider finds the request too large and nothing more can be compacted: {outcome.reason}",
                 where=self.session.model.id,

@@ -27,6 +27,7 @@ from hermitcrab.messages.pairing import group_messages
 from hermitcrab.messages.types import Message
 from hermitcrab.models.contract import ChatModel
 from hermitcrab.models.offline.model import OfflineModel
+from hermitcrab.sessions.format import ENTRY_CHANGE
 from hermitcrab.sessions.log import SessionLog
 
 logger = logging.getLogger("hermitcrab.agent")
@@ -64,7 +65,9 @@ class Upkeep:
         entry = self.log.entry
         settings = self.parts.settings.compaction.memory_flush
         items = self.log.items()
-        if not (items and settings.enabled) or entry.flushed or not self._workspace_is_writable():
+        if not (items and settings.enabled) or self._is_flushed():
+            return []
+        if not self._workspace_is_writable():
             return []
         cycle = entry.compaction_count
         outcome = FlushOutcome(path="")
@@ -74,6 +77,21 @@ class Upkeep:
                 break
         await self._record_flush(outcome, cycle, items[-1].entry_id)
         return [outcome]
+
+    def _is_flushed(self) -> bool:
+        """Whether this cycle's flush has run.
+
+        A compaction whose process died, or has not counted it yet, begins a new cycle all the same.
+        """
+        if not self.log.entry.flushed:
+            return False
+        for entry in reversed(self.log.path):
+            if entry["type"] == "compaction":
+                return False
+            data = entry.get("data") if entry.get("customType") == ENTRY_CHANGE else None
+            if isinstance(data, dict) and "flushedCycle" in data:
+                return True
+        return True
 
     async def _flush_part(self, messages: Sequence[Message]) -> FlushOutcome:
         settings = self.parts.settings.compaction.memory_flush
@@ -125,6 +143,7 @@ class Upkeep:
         now = int(self.log.now().timestamp() * 1000)
         if outcome.error is None:
             await self.log.update_entry(
+                policy="preserve-activity",
                 flushed_cycle=cycle,
                 flushed_at=now,
                 flushed_entry_id=last,
@@ -136,7 +155,7 @@ class Upkeep:
         changes: dict[str, Any] = {"flush_failures": failures, "flush_error": outcome.error[:200]}
         if failures >= FLUSH_FAILURES:
             changes |= {"flushed_cycle": cycle, "flushed_entry_id": None}
-        await self.log.update_entry(**changes)
+        await self.log.update_entry(policy="preserve-activity", **changes)
 
     async def compact(
         self,
@@ -198,7 +217,8 @@ class Upkeep:
     async def _count_compaction(self, outcome: CompactionOutcome, budget: Budget) -> None:
         """A compaction that an engine did by itself begins a new cycle too."""
         await self.log.update_entry(
-            compaction_count=self.log.entry.compaction_count + 1,
+            policy="preserve-activity",
+            add_compactions=1,
             flush_failures=0,
             last_compaction=outcome.record(),
         )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hermitcrab.cli.options import Settings, common_options, json_option, pass_settings
+from hermitcrab.cli.session_set import set_command
+from hermitcrab.cli.session_verify import verify_command
 
 if TYPE_CHECKING:
     from hermitcrab.messages.types import Message
@@ -23,7 +25,11 @@ _LABELS = {"toolResult": "result"}
 @click.group("sessions")
 @common_options
 def sessions_command() -> None:
-    """List and show conversations."""
+    """List, show, change and verify conversations."""
+
+
+sessions_command.add_command(set_command)
+sessions_command.add_command(verify_command)
 
 
 @sessions_command.command("list")
@@ -54,12 +60,16 @@ def list_command(settings: Settings, agent_id: str | None, as_json: bool) -> Non
 @sessions_command.command("show")
 @click.argument("key")
 @click.option("--limit", type=click.IntRange(min=1), help="Only the last messages, this many.")
+@click.option("--tree", "as_tree", is_flag=True, help="The branches of the transcript instead.")
 @json_option
 @common_options
 @pass_settings
-def show_command(settings: Settings, key: str, limit: int | None, as_json: bool) -> None:
+def show_command(
+    settings: Settings, key: str, limit: int | None, as_tree: bool, as_json: bool
+) -> None:
     """Show the messages of the session KEY, from its beginning."""
     from hermitcrab.cli.output import print_json, warn
+    from hermitcrab.cli.session_tree import print_tree, tree_json
     from hermitcrab.cli.wording import describe_faults
     from hermitcrab.sessions.reading import read_transcript
 
@@ -68,6 +78,12 @@ def show_command(settings: Settings, key: str, limit: int | None, as_json: bool)
     contents = read_transcript(file)
     for sentence in describe_faults(contents.faults):
         warn(sentence)
+    if as_tree:
+        if as_json:
+            print_json({**_entry_json(entry), "file": str(file), **tree_json(contents)})
+        else:
+            print_tree(contents)
+        return
     shown = [each for each in contents.branch() if each["type"] in {"message", "compaction"}]
     if limit is not None:
         shown = _last_messages(shown, limit)

@@ -10,6 +10,8 @@ import click
 from hermitcrab.cli.options import Settings, common_options, json_option, pass_settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hermitcrab.cli.inspection import EngineState, LoadedPlugins
     from hermitcrab.plugins.health import HealthReport
 
@@ -62,6 +64,7 @@ async def _status(settings: Settings) -> dict[str, Any]:
         "memory": memory,
         "memorySlot": config.plugins.slots.memory,
         "sessions": len(all_entries(home)),
+        "sessionNotes": _session_notes(home),
         "plugins": problems,
     }
 
@@ -75,6 +78,21 @@ async def _memory(loaded: LoadedPlugins, agent_id: str) -> dict[str, Any]:
         line = await memory_line(agent)
         known = None if agent.memory is None else status_json(await agent.memory.status())
         return {"agent": agent_id, "summary": line, "error": agent.memory_failure, "status": known}
+
+
+def _session_notes(home: Path) -> list[str]:
+    """What was done to the tables of sessions that their owner should know of, such as a rebuilding."""
+    from hermitcrab.cli.sessions import agent_folders
+    from hermitcrab.sessions.entries import SessionEntries
+
+    found: list[str] = []
+    for folder in agent_folders(home):
+        entries = SessionEntries(folder / "sessions" / "sessions.sqlite")
+        try:
+            found += [f"agent {folder.name}: {note}" for note in entries.notes()]
+        finally:
+            entries.close()
+    return found
 
 
 def _engine_json(state: EngineState) -> dict[str, Any]:
@@ -121,7 +139,7 @@ def _print(report: dict[str, Any]) -> None:
     if engine["degraded"]:
         answering = f"the engine {engine['active']} answers" if engine["active"] else "no engine"
         warn(f"{answering}: {engine['degraded']}. {engine['hint'] or ''}".rstrip())
-    for sentence in (*engine["warnings"], *report["plugins"]):
+    for sentence in (*engine["warnings"], *report["plugins"], *report["sessionNotes"]):
         warn(sentence)
     for each in report["memory"]:
         if each["error"]:

@@ -149,7 +149,7 @@ class Drafter:
         text = finish_summary(
             draft.sections,
             required=identifiers.required,
-            latest_ask=latest_ask([item.message for item in job.plan.turn_prefix]),
+            latest_ask=latest_ask(job.plan.turn_prefix),
             tail=draft.tail,
             limits=limits,
             counter=self._counter,
@@ -181,7 +181,7 @@ class Drafter:
         everything = [one for group in reversed(found) for one in group]
         if self._settings.identifier_policy == "off":
             return IdentifierSelection(required=(), others=tuple(dict.fromkeys(everything)))
-        ask = extract_identifiers(latest_ask(job.plan.messages) or "")
+        ask = extract_identifiers(latest_ask(job.plan.summarised) or "")
         recent = [one for group in reversed(found[-RECENT_MESSAGES:]) for one in group]
         sections = split_sections(job.previous_summary or "")
         earlier = extract_identifiers(sections.get(IDENTIFIERS, ""))

@@ -111,11 +111,11 @@ def _plan(body: Sequence[ContextItem], start: int, tokens_before: int) -> Compac
     )
 
 
-def latest_ask(messages: Sequence[Message]) -> str | None:
-    """The text of the last user message that says anything; of one that only shows images, how many."""
-    for message in reversed(messages):
-        if message.get("role") == "user":
-            text = text_with_images(message).strip()
+def latest_ask(items: Sequence[ContextItem]) -> str | None:
+    """The text of the last message of a user that says anything; of one that only shows images, how many."""
+    for item in reversed(items):
+        if item.message.get("role") == "user" and not item.is_synthetic:
+            text = text_with_images(item.message).strip()
             if text:
                 return text
     return None

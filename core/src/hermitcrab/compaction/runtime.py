@@ -113,6 +113,7 @@ class Compactor:
         """
         started = time.monotonic()
         await self._log.refresh()
+        planned_at = self._log.leaf_id
         plan = self._plan_for(budget, trigger, keep_recent)
         if isinstance(plan, NothingToCompact):
             outcome = CompactionOutcome(
@@ -122,7 +123,7 @@ class Compactor:
                 tokens_before=plan.tokens_before,
             )
         else:
-            outcome = await self._carry_out(plan, budget, trigger, must_fit, focus)
+            outcome = await self._carry_out(plan, planned_at, budget, trigger, must_fit, focus)
         outcome = evolve(outcome, duration_ms=round((time.monotonic() - started) * 1000))
         logger.info(
             "compaction (%s): %s%s",
@@ -132,7 +133,9 @@ class Compactor:
             extra={"session_key": self._log.key},
         )
         if outcome.status != "not_needed":
-            await self._log.update_entry(record=False, last_compaction=outcome.record())
+            await self._log.update_entry(
+                record=False, policy="preserve-activity", last_compaction=outcome.record()
+            )
         return outcome
 
     def _plan_for(
@@ -180,6 +183,7 @@ class Compactor:
     async def _carry_out(
         self,
         plan: CompactionPlan,
+        planned_at: str | None,
         budget: Budget,
         trigger: CompactionTrigger,
         must_fit: bool,
@@ -222,7 +226,7 @@ class Compactor:
                 reason="a summary would take as much as what it replaces",
                 tokens_after=candidate.tokens_after,
             )
-        return await self._commit(candidate, plan, base)
+        return await self._commit(candidate, plan, planned_at, base)
 
     def _job(self, plan: CompactionPlan, budget: Budget, focus: str | None) -> SummaryJob:
         previous = last_compaction(self._log.path)
@@ -264,7 +268,9 @@ class Compactor:
             reason = str(error)
         rejections = self._log.entry.rejected_summaries + 1
         if not must_fit and rejections < REJECTIONS:
-            await self._log.update_entry(record=False, rejected_summaries=rejections)
+            await self._log.update_entry(
+                record=False, policy="preserve-activity", rejected_summaries=rejections
+            )
             return reason
         logger.warning("the summary is written by rules: %s", reason)
         return self._finish(await self._drafter.by_rules(self._fallback, job), job)
@@ -284,17 +290,22 @@ class Compactor:
         return _Candidate(summary=summary, entry=entry, tokens_after=tokens_after)
 
     async def _commit(
-        self, candidate: _Candidate, plan: CompactionPlan, base: CompactionOutcome
+        self,
+        candidate: _Candidate,
+        plan: CompactionPlan,
+        planned_at: str | None,
+        base: CompactionOutcome,
     ) -> CompactionOutcome:
-        if not await self._log.append_compaction(candidate.entry):
+        if not await self._log.append_compaction(candidate.entry, planned_at=planned_at):
             return evolve(
                 base,
                 status="not_needed",
-                reason="another process has compacted this session meanwhile",
+                reason="another process has compacted this session meanwhile, or it was rewritten",
             )
         await self._log.update_entry(
             record=False,
-            compaction_count=self._log.entry.compaction_count + 1,
+            policy="preserve-activity",
+            add_compactions=1,
             rejected_summaries=0,
             flush_failures=0,
             context_tokens=candidate.tokens_after,

@@ -11,9 +11,15 @@ from hermitcrab.sessions.format import Entry, reference
 def leaf_after(entries: Iterable[Entry], leaf_id: str | None) -> str | None:
     """The leaf once ``entries`` follow in file order: the last entry, or the target of a ``leaf`` entry."""
     for entry in entries:
-        is_leaf = entry["type"] == "leaf"
-        leaf_id = parent_of(entry) if is_leaf else reference(entry.get("id")) or leaf_id
+        leaf_id = leaf_behind(entry, leaf_id)
     return leaf_id
+
+
+def leaf_behind(entry: Entry, leaf_id: str | None) -> str | None:
+    """The leaf once ``entry`` follows one whose leaf was ``leaf_id``."""
+    if entry["type"] == "leaf":
+        return parent_of(entry)
+    return reference(entry.get("id")) or leaf_id
 
 
 def has_parent(entry: Entry) -> bool:
@@ -29,7 +35,7 @@ def linked(entries: Iterable[Entry], leaf_id: str | None) -> list[Entry]:
             entry = entry.copy()
             entry["parentId"] = leaf_id
         found.append(entry)
-        leaf_id = leaf_after([entry], leaf_id)
+        leaf_id = leaf_behind(entry, leaf_id)
     return found
 
 

@@ -14,16 +14,21 @@ from hermitcrab.sessions.format import Entry, parse_time
 SUMMARY_LEAD_IN = (
     "Earlier messages of this conversation were compacted. What happened in them, in short:"
 )
+_SYNTHETIC = frozenset({"branch_summary", "custom_message"})
 _BRANCH_LEAD_IN = "Another branch of this conversation was left. What happened there, in short:"
 
 
 @frozen
 class ContextItem:
-    """A message of the conversation and the entry that it comes from."""
+    """A message of the conversation and the entry that it comes from.
+
+    ``is_synthetic`` marks a user message that no user has written: the summary of a branch, or a plugin's message.
+    """
 
     entry_id: str
     message: Message
     is_summary: bool = False
+    is_synthetic: bool = False
 
 
 def last_compaction(entries: Sequence[Entry]) -> Entry | None:
@@ -46,7 +51,7 @@ def _items(entries: Iterable[Entry]) -> Iterable[ContextItem]:
     for entry in entries:
         message = message_of(entry)
         if message is not None:
-            yield ContextItem(entry["id"], message)
+            yield ContextItem(entry["id"], message, is_synthetic=entry["type"] in _SYNTHETIC)
 
 
 def message_of(entry: Entry) -> Message | None:

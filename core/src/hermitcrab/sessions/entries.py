@@ -5,99 +5,44 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import asdict, evolve, field, fields, frozen
+from attrs import evolve, frozen
 
-from hermitcrab.config.names import camel_case
-from hermitcrab.errors import SessionError, SessionNotFoundError
+from hermitcrab.errors import SessionError, SessionLabelTakenError, SessionNotFoundError
 from hermitcrab.messages.text import scrub
-from hermitcrab.sessions.locks import exclusive
+from hermitcrab.sessions import database
+from hermitcrab.sessions.entry import MergePolicy, SessionEntry, from_json, merge, to_json
+from hermitcrab.sessions.patching import parse_patch
+from hermitcrab.sessions.rebuilding import rebuild_entries, transcripts_in
 
 if TYPE_CHECKING:
     import sqlite3
 
+__all__ = ["SessionEntries", "SessionEntry", "from_json", "to_json"]
+
 logger = logging.getLogger("hermitcrab.sessions")
 
-_OPEN_TIMEOUT_MS = 10_000
-_SCHEMA = """
-create table if not exists session_entries (
-    key text primary key,
-    session_id text not null,
-    updated_at integer not null,
-    entry text not null
-) without rowid;
-create index if not exists session_entries_by_id on session_entries (session_id);
-"""
+_T = TypeVar("_T")
+_CACHED_ENTRIES = 1_000
+_NOTE_SECONDS = 30 * 86_400
 
 
-@frozen(kw_only=True)
-class SessionEntry:
-    """What is known of a session key besides its transcript. Times are milliseconds since the epoch.
-
-    ``compaction_count`` counts compactions and so names the current cycle; ``flushed_cycle`` is the last cycle whose
-    flush ran, ``None`` for never, and ``flushed_entry_id`` the last entry that it saw. ``rejected_summaries`` counts
-    summaries that failed within the current cycle.
-    """
-
-    key: str
-    session_id: str
-    updated_at: int
-    session_started_at: int
-    last_interaction_at: int | None = None
-    label: str | None = None
-    provider_override: str | None = None
-    model_override: str | None = None
-    compaction_count: int = 0
-    flushed_cycle: int | None = None
-    flushed_at: int | None = None
-    flushed_entry_id: str | None = None
-    flush_failures: int = 0
-    flush_error: str | None = None
-    rejected_summaries: int = 0
-    last_compaction: Mapping[str, Any] | None = None
-    context_tokens: int | None = None
-    total_tokens: int | None = None
-    message_count: int = 0
-    previous_session_ids: tuple[str, ...] = ()
-    unknown: Mapping[str, Any] = field(factory=dict)
-
-    @property
-    def flushed(self) -> bool:
-        """Whether the flush of the current cycle has run."""
-        return self.flushed_cycle == self.compaction_count
-
-
-_NAMES = {attribute.name for attribute in fields(SessionEntry)} - {"key", "unknown"}
-
-
-def to_json(entry: SessionEntry) -> dict[str, Any]:
-    """The row as JSON data with camelCase names; fields that are unset are left out."""
-    values = asdict(entry, filter=lambda attribute, value: attribute.name in _NAMES)
-    known = {
-        camel_case(name): value
-        for name, value in values.items()
-        if value is not None and value != ()
-    }
-    return {**entry.unknown, **known}
-
-
-def from_json(key: str, data: Mapping[str, Any]) -> SessionEntry:
-    """The entry of a row; fields of a newer version are kept in ``unknown``."""
-    names = {camel_case(name): name for name in _NAMES}
-    known: dict[str, Any] = {names[name]: value for name, value in data.items() if name in names}
-    known["previous_session_ids"] = tuple(known.get("previous_session_ids") or ())
-    unknown = {name: value for name, value in data.items() if name not in names}
-    known.setdefault("updated_at", 0)
-    known.setdefault("session_started_at", 0)
-    return SessionEntry(key=key, unknown=unknown, **known)
+@frozen
+class _RebuiltRows:
+    rows: tuple[database.Row, ...]
+    notes: tuple[str, ...]
 
 
 class SessionEntries:
     """The session entries of one agent. Every method blocks: call it in a worker thread.
+
+    Where the table is missing beside transcripts, or its file is damaged, it is made again from the transcripts; what
+    happened stands in :meth:`notes` and in the log.
 
     :raises SessionError: from any method, if the database cannot be opened, read or written.
     """
@@ -105,76 +50,216 @@ class SessionEntries:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+        self._database: database.OpenDatabase | None = None
+        self._cache: OrderedDict[str, SessionEntry] = OrderedDict()
+        self._data_version = -1
+
+    def prepare(self) -> None:
+        """Create the table if it is missing. Before a first transcript is created, so that it is not taken for lost."""
+        self._run(lambda connection: None)
 
     def get(self, key: str) -> SessionEntry | None:
-        """The entry of a key, or ``None``."""
-        if self._connection is None and not self._path.exists():
+        """The entry of a key, or ``None``; from memory, where no other process has written since."""
+        if self._is_unused():
             return None
-        with self._transaction() as connection:
-            return self._read(connection, key)
+        return self._run(lambda connection: self._get(connection, key))
 
     def add(self, entry: SessionEntry) -> SessionEntry:
         """Write an entry unless its key has one already; returns the one that stands there then."""
-        with self._transaction() as connection:
+
+        def work(connection: sqlite3.Connection) -> SessionEntry:
             known = self._read(connection, entry.key)
-            if known is None:
-                _write(connection, entry)
-        return known or entry
+            return known or self._write(connection, entry)
+
+        return self._change(work)
 
     def put(self, entry: SessionEntry) -> SessionEntry:
         """Write an entry whole."""
-        with self._transaction() as connection:
-            _write(connection, entry)
-        return entry
+        return self._change(lambda connection: self._write(connection, entry))
 
-    def update(self, key: str, *, add_messages: int = 0, **changes: Any) -> SessionEntry:
-        """Change named fields of an entry, reading and writing in one transaction. ``updated_at`` never goes back.
+    def succeed(self, entry: SessionEntry) -> SessionEntry:
+        """Write the entry of a session id that replaces the one before it under its key.
 
-        :param add_messages: how many to add to ``message_count``.
-        :raises SessionNotFoundError: if there is no such entry.
+        Where another process was faster, its session id is kept among the previous ones.
         """
-        with self._transaction() as connection:
-            known = self._read(connection, key)
-            if known is None:
-                raise SessionNotFoundError(f"there is no session {key!r}", where=self._path)
-            if "updated_at" in changes:
-                changes["updated_at"] = max(known.updated_at, changes["updated_at"])
-            entry = evolve(known, **changes)
-            entry = evolve(entry, message_count=entry.message_count + add_messages)
-            _write(connection, entry)
-        return entry
+
+        def work(connection: sqlite3.Connection) -> SessionEntry:
+            known = self._read(connection, entry.key)
+            previous = entry.previous_session_ids
+            if known is None or known.session_id in {*previous, entry.session_id}:
+                return self._write(connection, entry)
+            previous = (*previous, known.session_id)
+            return self._write(connection, evolve(entry, previous_session_ids=previous))
+
+        return self._change(work)
+
+    def update(
+        self,
+        key: str,
+        *,
+        add_messages: int = 0,
+        add_compactions: int = 0,
+        policy: MergePolicy = "touch",
+        now: int | None = None,
+        **changes: Any,
+    ) -> SessionEntry:
+        """Change named fields of an entry, reading and writing in one transaction (:func:`merge`).
+
+        :param add_messages: how many to add to ``message_count``; :param add_compactions: to ``compaction_count``.
+        :param now: milliseconds; ``updated_at`` does not go beyond it.
+        :raises SessionNotFoundError: if there is no such entry.
+        :raises SessionLabelTakenError: if another session has the label.
+        """
+
+        def decide(known: SessionEntry, rebuilt: bool) -> SessionEntry:
+            entry = merge(known, changes, policy=policy, now=now)
+            if rebuilt:  # the transcripts have told of them already
+                return entry
+            return evolve(
+                entry,
+                message_count=entry.message_count + add_messages,
+                compaction_count=entry.compaction_count + add_compactions,
+            )
+
+        return self._replace(key, decide)
+
+    def patch(
+        self,
+        key: str,
+        patch: Mapping[str, Any],
+        *,
+        policy: MergePolicy = "touch",
+        now: int | None = None,
+    ) -> SessionEntry:
+        """Set fields by their JSON names, null deleting them; all or nothing (sessions 5.1).
+
+        No transcript records it: ``Sessions.patch`` is what outlives the loss of the table.
+
+        :raises SessionNotFoundError: if there is no such entry.
+        :raises SessionLabelTakenError: if another session has the label.
+        :raises SessionError: for an unknown field or an invalid value.
+        """
+        return self._replace(
+            key,
+            lambda known, rebuilt: merge(known, parse_patch(known, patch), policy=policy, now=now),
+        )
 
     def move(self, key: str, old_id: str, new_id: str) -> SessionEntry:
         """Let a key go from one session id to another, unless it has gone elsewhere already.
 
         :raises SessionNotFoundError: if there is no such entry.
         """
-        with self._transaction() as connection:
-            known = self._read(connection, key)
-            if known is None:
-                raise SessionNotFoundError(f"there is no session {key!r}", where=self._path)
-            if known.session_id == old_id:
-                previous = (*known.previous_session_ids, old_id)
-                known = evolve(known, session_id=new_id, previous_session_ids=previous)
-                _write(connection, known)
-        return known
+
+        def decide(known: SessionEntry, rebuilt: bool) -> SessionEntry:
+            if known.session_id != old_id:
+                return known
+            previous = (*known.previous_session_ids, old_id)
+            return evolve(known, session_id=new_id, previous_session_ids=previous)
+
+        return self._replace(key, decide)
+
+    def check_label(self, key: str, label: str | None) -> None:
+        """See to it that no session but ``key`` has the label.
+
+        :raises SessionLabelTakenError: if one has.
+        """
+        self._run(lambda connection: self._check_label(connection, key, label))
+
+    def notes(self) -> list[str]:
+        """What was done to the table in the last 30 days that its owner should know of, the oldest first."""
+        if self._is_unused():
+            return []
+        rows = self._run(
+            lambda connection: connection.execute(
+                "select note from session_notes where created_at > ? order by rowid",
+                ((time.time() - _NOTE_SECONDS) * 1000,),
+            ).fetchall()
+        )
+        return [note for (note,) in rows]
 
     def list(self) -> list[SessionEntry]:
         """All entries, the newest first."""
-        if self._connection is None and not self._path.exists():
+        if self._is_unused():
             return []
-        with self._transaction() as connection:
-            rows = connection.execute(
+        rows = self._run(
+            lambda connection: connection.execute(
                 "select key, entry from session_entries order by updated_at desc, key"
             ).fetchall()
+        )
         return [entry for key, text in rows if (entry := self._decoded_or_none(key, text))]
 
+    def close(self) -> None:
+        """Close the database; safe to call twice."""
+        with self._lock:
+            self._disconnect()
+
+    def _is_unused(self) -> bool:
+        """Whether there is nothing to read, so that looking need not create a database."""
+        return (
+            self._database is None
+            and not self._path.exists()
+            and next(transcripts_in(self._path.parent), None) is None
+        )
+
+    def _get(self, connection: sqlite3.Connection, key: str) -> SessionEntry | None:
+        self._drop_stale(connection)
+        entry = self._cache.get(key)
+        if entry is None:
+            return self._read(connection, key)
+        self._cache.move_to_end(key)
+        return entry
+
+    def _replace(
+        self, key: str, decide: Callable[[SessionEntry, bool], SessionEntry]
+    ) -> SessionEntry:
+        """Read an entry and write what becomes of it, in one transaction."""
+        before = self._database
+
+        def work(connection: sqlite3.Connection) -> SessionEntry:
+            known = self._read(connection, key)
+            if known is None:
+                raise SessionNotFoundError(f"there is no session {key!r}", where=self._path)
+            now = self._database
+            entry = decide(known, now is not None and now is not before and now.rebuilt)
+            if entry.label != known.label:
+                self._check_label(connection, key, entry.label)
+            return known if entry == known else self._write(connection, entry)
+
+        return self._change(work)
+
+    def _check_label(self, connection: sqlite3.Connection, key: str, label: str | None) -> None:
+        if label is None:
+            return
+        row = connection.execute(database.KEY_OF_LABEL, (scrub(label), key)).fetchone()
+        if row is not None:
+            raise SessionLabelTakenError(
+                f"the label {label!r} belongs to session {row[0]}",
+                key=row[0],
+                where=self._path,
+                hint="Choose another label, or take it from that session first.",
+            )
+
     def _read(self, connection: sqlite3.Connection, key: str) -> SessionEntry | None:
-        row = connection.execute(
-            "select entry from session_entries where key = ?", (key,)
-        ).fetchone()
-        return None if row is None else self._decoded(key, row[0])
+        row = connection.execute(database.GET, (key,)).fetchone()
+        return None if row is None else self._remember(self._decoded(key, row[0]))
+
+    def _write(self, connection: sqlite3.Connection, entry: SessionEntry) -> SessionEntry:
+        connection.execute(database.WRITE, _row(entry))
+        return entry
+
+    def _remember(self, entry: SessionEntry) -> SessionEntry:
+        self._cache[entry.key] = entry
+        self._cache.move_to_end(entry.key)
+        if len(self._cache) > _CACHED_ENTRIES:
+            self._cache.popitem(last=False)
+        return entry
+
+    def _drop_stale(self, connection: sqlite3.Connection) -> None:
+        """Forget what was read if another connection has committed since."""
+        version = connection.execute("pragma data_version").fetchone()[0]
+        if version != self._data_version:
+            self._cache.clear()
+            self._data_version = version
 
     def _decoded(self, key: str, text: str) -> SessionEntry:
         try:
@@ -193,65 +278,88 @@ class SessionEntries:
             logger.warning("left out of the list: %s", error, extra={"session_key": key})
             return None
 
-    def close(self) -> None:
-        """Close the database; safe to call twice."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+    def _change(self, work: Callable[[sqlite3.Connection], SessionEntry]) -> SessionEntry:
+        """Do work that writes one entry, in one transaction; what it wrote is known afterwards without a look."""
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        def transaction(connection: sqlite3.Connection) -> SessionEntry:
+            with connection:
+                connection.execute("begin immediate")
+                self._drop_stale(connection)
+                entry = work(connection)
+                self._cache.pop(entry.key, None)
+            return entry
+
+        return self._run(transaction)
+
+    def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do work on the database; where it turns out to be damaged, on the one that is made in its place."""
         import sqlite3
 
         with self._lock:
             try:
-                if self._connection is None:
-                    self._connection = self._open()
-                with self._connection:
-                    self._connection.execute("begin immediate")
-                    yield self._connection
-            except SessionError:
-                raise
+                try:
+                    return work(self._connected())
+                except sqlite3.DatabaseError as error:
+                    if self._database is None or not database.is_damage(error):
+                        raise
+                    self._open(damaged=self._database.identity, cause=str(error))
+                    return work(self._connected())
             except (sqlite3.Error, OSError) as error:
+                if isinstance(error, SessionError):
+                    raise
                 raise SessionError(
                     f"the session entries cannot be read or written: {error}",
                     where=self._path,
                     hint="The transcripts beside it are intact; check the disk and the folder's permissions.",
                 ) from error
 
-    def _open(self) -> sqlite3.Connection:
-        import os
-        import sqlite3
+    def _connected(self) -> sqlite3.Connection:
+        """The connection to the file that the path names now: another process may have set the old one aside."""
+        if self._database and self._database.read_only and database.is_writable(self._path.parent):
+            # Closed first: what SQLite shares among connections to one file would stay read-only.
+            self._disconnect()
+        known = self._database
+        if known is not None and known.identity == database.identity_of(self._path):
+            return known.connection
+        if known is not None and not self._path.parent.is_dir():
+            raise SessionError(
+                "the folder of the sessions is gone",
+                where=self._path.parent,
+                hint="Bring it back; nothing was written elsewhere meanwhile.",
+            )
+        return self._open().connection
 
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-        connection = sqlite3.connect(
-            self._path, timeout=10, isolation_level=None, check_same_thread=False
-        )
-        lock = self._path.with_name(f"{self._path.name}.lock")
-        try:
-            # Two first openings that switch to WAL at once would not wait for each other (C25).
-            with exclusive(lock, purpose="open", timeout_ms=_OPEN_TIMEOUT_MS):
-                connection.execute("pragma busy_timeout = 10000")
-                connection.execute("pragma journal_mode = wal")
-                connection.execute("pragma synchronous = normal")
-                connection.executescript(_SCHEMA)
-        except (sqlite3.Error, SessionError):
-            connection.close()
-            raise
-        return connection
+    def _open(
+        self, *, damaged: database.FileIdentity | None = None, cause: str = ""
+    ) -> database.OpenDatabase:
+        # The old connection is closed last: closing it first could write into a file that is to be kept as it is.
+        opened = database.open_database(self._path, self._rebuild, damaged=damaged, cause=cause)
+        self._disconnect()
+        self._database = opened
+        return opened
+
+    def _disconnect(self) -> None:
+        if self._database is not None:
+            self._database.connection.close()
+            self._database = None
+        self._cache.clear()
+        self._data_version = -1
+
+    def _rebuild(self, cause: str) -> _RebuiltRows | None:
+        rebuilt = rebuild_entries(self._path.parent, _agent_of(self._path), cause)
+        if rebuilt is None:
+            return None
+        return _RebuiltRows(tuple(map(_row, rebuilt.entries)), rebuilt.notes)
 
 
-def _write(connection: sqlite3.Connection, entry: SessionEntry) -> None:
-    connection.execute(
-        "insert into session_entries (key, session_id, updated_at, entry) values (?, ?, ?, ?)"
-        " on conflict (key) do update set session_id = excluded.session_id,"
-        " updated_at = excluded.updated_at, entry = excluded.entry",
-        (
-            entry.key,
-            entry.session_id,
-            entry.updated_at,
-            json.dumps(scrub(to_json(entry)), ensure_ascii=False),
-        ),
-    )
+def _agent_of(path: Path) -> str:
+    """The agent whose table this is: ``agents/<agentId>/sessions/sessions.sqlite`` (design 5)."""
+    from hermitcrab.sessions.keys import DEFAULT_AGENT, normalise_agent_id
+
+    folder = path.absolute().parent.parent
+    return normalise_agent_id(folder.name) if folder.parent.name == "agents" else DEFAULT_AGENT
+
+
+def _row(entry: SessionEntry) -> database.Row:
+    text = json.dumps(scrub(to_json(entry)), ensure_ascii=False)
+    return scrub(entry.key), entry.session_id, entry.updated_at, text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 import secrets
 import threading
@@ -22,6 +23,10 @@ FORMAT_VERSION = 3
 ENTRY_CHANGE = "hermitcrab.entry"
 #: Escapes and bytes from which a lone surrogate could come; lines without them need no second look.
 _MAY_HOLD_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+
+
+_ID_EPOCH_MS = 1_577_836_800_000
+_ID_RANDOM_BITS = 24
 
 
 class Entry(TypedDict, total=False):
@@ -49,6 +54,7 @@ class Entry(TypedDict, total=False):
     provider: str
     modelId: str
     thinkingLevel: str
+    rewriteOf: str
 
 
 class Header(TypedDict, total=False):
@@ -69,13 +75,25 @@ class IdSource:
         self._now = now
         self._last = 0
         self._lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin_anew)
 
     def next(self) -> str:
-        # 44 bits of milliseconds and 20 random bits; ids of one millisecond count upwards.
+        # 40 bits of milliseconds since 2020 (until 2054) and 24 random bits; within one millisecond ids count upwards.
         with self._lock:
-            fresh = (int(self._now() * 1000) << 20) | secrets.randbits(20)
-            self._last = fresh if fresh > self._last else self._last + 1
+            moment = max(0, int(self._now() * 1000) - _ID_EPOCH_MS)
+            if moment > self._last >> _ID_RANDOM_BITS:
+                self._last = (moment << _ID_RANDOM_BITS) | secrets.randbits(_ID_RANDOM_BITS)
+            else:
+                self._last += 1
             return f"{self._last:016x}"
+
+    def _begin_anew(self) -> None:
+        """A forked child must not count on from where its parent counts on too."""
+        self._lock = threading.Lock()
+        self._last = (self._last & ~((1 << _ID_RANDOM_BITS) - 1)) | secrets.randbits(
+            _ID_RANDOM_BITS
+        )
 
 
 def iso(moment: datetime) -> str:
@@ -128,9 +146,14 @@ def encode_line(value: Mapping[str, Any]) -> bytes:
         ) from error
 
 
+# What contains itself ends in a RecursionError without the bookkeeping of check_circular.
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+)
+
+
 def _dump(value: Mapping[str, Any]) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode("utf-8") + b"\n"
+    return _ENCODER.encode(value).encode("utf-8") + b"\n"
 
 
 def _expressible(value: Any) -> Any:

@@ -33,7 +33,12 @@ _OPAQUE_ID = re.compile(
 )
 _CRON_RUN = re.compile(r"(?P<job>(?:agent:[^:]+:)?cron:[^:]+):run:(?P<run>[^:]+)")
 _RESERVED_ACCOUNTS = frozenset({"__proto__", "prototype", "constructor"})
-_KINDS = {"direct": "direct", "dm": "direct", "group": "group", "channel": "channel"}
+_KINDS: dict[str, ChatType] = {
+    "direct": "direct",
+    "dm": "direct",
+    "group": "group",
+    "channel": "channel",
+}
 _NOT_PRIVATE_PREFIXES = ("subagent:", "cron:", "hook:", "acp:")
 
 
@@ -188,19 +193,25 @@ def thread_parent(key: str) -> str | None:
 
 def chat_type(key: str) -> ChatType:
     """The chat type that the structure of a key tells; an ambiguous key is ``unknown`` (sessions 1.6, version C)."""
-    rest = _rest(thread_parent(key) or key)
-    parts = rest.split(":")
-    found: set[str] = set()
+    found = _possible_types(key)
+    return found.pop() if len(found) == 1 else "unknown"
+
+
+def is_ambiguous(key: str) -> bool:
+    """Whether the structure of a key could mean chats of more than one type."""
+    return len(_possible_types(key)) > 1
+
+
+def _possible_types(key: str) -> set[ChatType]:
+    parts = _rest(thread_parent(key) or key).split(":")
+    found: set[ChatType] = set()
     if len(parts) >= 2 and parts[0] in {"direct", "dm"} and any(parts[1:]):
         found.add("direct")
     if len(parts) >= 3 and parts[1] in _KINDS and all(parts[:1]) and any(parts[2:]):
         found.add(_KINDS[parts[1]])
     if len(parts) >= 4 and parts[2] in _KINDS and all(parts[:2]) and any(parts[3:]):
         found.add(_KINDS[parts[2]])
-    if len(found) != 1:
-        return "unknown"
-    kind = found.pop()
-    return "direct" if kind == "direct" else "group" if kind == "group" else "channel"
+    return found
 
 
 def is_private(key: str) -> bool:

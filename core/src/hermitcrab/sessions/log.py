@@ -6,35 +6,38 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from hermitcrab.config.names import camel_case
-from hermitcrab.errors import TranscriptError
+from hermitcrab.errors import SessionLabelTakenError, TranscriptError
 from hermitcrab.messages.types import Message
-from hermitcrab.sessions.branch import kept_part, leaf_after
 from hermitcrab.sessions.context import ContextItem, context_items
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry
+from hermitcrab.sessions.entry import MergePolicy, milliseconds, record_of
+from hermitcrab.sessions.following import changes_session, goes_on_from, lengthens
 from hermitcrab.sessions.format import (
     ENTRY_CHANGE,
     FORMAT_VERSION,
     Entry,
     IdSource,
-    encode_line,
     iso,
     new_header,
 )
-from hermitcrab.sessions.reading import Branch
+from hermitcrab.sessions.patching import parse_patch
+from hermitcrab.sessions.reading import Branch, TranscriptContents
 from hermitcrab.sessions.transcript import AppendResult, EntryMaker, Position, TranscriptStore
+from hermitcrab.sessions.workers import Workers
 
 logger = logging.getLogger("hermitcrab.sessions")
 
 Clock = Callable[[], datetime]
 _ids = IdSource()
+_workers = Workers()
 
 
 @frozen
@@ -64,7 +67,8 @@ class SessionLog:
         durability: str = "turn",
     ) -> None:
         self.entry = entry
-        self._path: tuple[Entry, ...] = branch.entries
+        self._path: list[Entry] = list(branch.entries)
+        self._by_id: dict[str, Entry] = {entry["id"]: entry for entry in self._path}
         self._version = branch.version
         self.faults = branch.faults
         self._session_id = entry.session_id
@@ -76,6 +80,7 @@ class SessionLog:
         self._durability = durability
         self._queue = asyncio.Lock()
         self._items: list[ContextItem] | None = None
+        self._newest_items: list[ContextItem] = []
         self._uncounted_messages = 0
 
     @property
@@ -95,7 +100,12 @@ class SessionLog:
     @property
     def path(self) -> tuple[Entry, ...]:
         """The active branch, from what the last compaction kept to the leaf."""
-        return self._path
+        return tuple(self._path)
+
+    @property
+    def leaf_id(self) -> str | None:
+        """What the next entry follows; ``None`` if it would be a first one."""
+        return self._position.leaf_id
 
     @property
     def visible_bytes(self) -> int:
@@ -106,21 +116,33 @@ class SessionLog:
         """The messages of the context, the last summary first. The list is shared: do not change it."""
         if self._items is None:
             self._items = context_items(self._path)
+        elif self._newest_items:
+            # A new list: whoever got the last one still holds it.
+            self._items = [*self._items, *self._newest_items]
+        self._newest_items = []
         return self._items
 
     def now(self) -> datetime:
         """The session's clock."""
         return self._clock()
 
+    def new_id(self) -> str:
+        """A fresh entry id."""
+        return _ids.next()
+
     def new_entry(self, kind: str, **values: Any) -> Entry:
         """An entry to append, with a fresh id and the clock's time."""
-        entry: Any = {"type": kind, "id": _ids.next(), "timestamp": iso(self._clock()), **values}
+        entry: Any = {"type": kind, "id": self.new_id(), "timestamp": iso(self._clock()), **values}
         made: Entry = entry
         return made
 
     async def append_messages(self, messages: Iterable[Message]) -> list[Entry]:
-        """Append messages in order; returns their entries."""
-        made = [self.new_entry("message", message=message) for message in messages]
+        """Append messages in order, all with the time of now; returns their entries."""
+        now = iso(self._clock())
+        made: list[Entry] = [
+            {"type": "message", "id": self.new_id(), "timestamp": now, "message": message}
+            for message in messages
+        ]
         return await self.append(made)
 
     async def append(self, entries: Sequence[Entry], *, purpose: str = "append") -> list[Entry]:
@@ -131,89 +153,163 @@ class SessionLog:
         standing: dict[str, Entry] = {}
 
         def make(leaf_id: str | None, found: Sequence[Entry]) -> Sequence[Entry]:
-            standing.update((entry["id"], entry) for entry in (*self._path, *found))
-            fresh = {entry["id"]: entry for entry in entries if entry["id"] not in standing}
+            news = {entry["id"]: entry for entry in found}
+            fresh: dict[str, Entry] = {}
+            for entry in entries:
+                known = news.get(entry["id"]) or self._by_id.get(entry["id"])
+                (fresh if known is None else standing)[entry["id"]] = known or entry
             return list(fresh.values())
 
         result = await self._append(make, purpose)
         standing.update((entry["id"], entry) for entry in result.written)
         return [standing[entry["id"]] for entry in entries]
 
-    async def append_compaction(self, compaction: Entry) -> bool:
-        """Append a compaction, unless another process compacted meanwhile; tells whether it was written."""
+    async def append_decided(self, make: EntryMaker, *, purpose: str) -> AppendResult:
+        """Append what ``make`` decides under the lock, in a worker thread, in one write.
+
+        While it decides, :attr:`path` and :attr:`leaf_id` stand still; what it is given is newer than they are.
+        """
+        return await self._append(make, purpose)
+
+    async def append_compaction(self, compaction: Entry, *, planned_at: str | None = None) -> bool:
+        """Append a compaction; tells whether it was written.
+
+        It is not if another process compacted meanwhile, or if the branch has left what the compaction keeps.
+
+        :param planned_at: the leaf when it was planned, so that what was heard of since counts too.
+        """
+        kept = compaction.get("firstKeptEntryId")
 
         def make(leaf_id: str | None, found: Sequence[Entry]) -> Sequence[Entry]:
-            return [] if any(entry["type"] == "compaction" for entry in found) else [compaction]
+            overtaken = any(entry["type"] in {"compaction", "leaf"} for entry in found)
+            stands = kept == compaction["id"] or kept in self._by_id
+            goes_on = planned_at is None or goes_on_from(planned_at, self._path)
+            return [compaction] if stands and goes_on and not overtaken else []
 
         result = await self._append(make, "compaction")
         return bool(result.written)
 
-    async def refresh(self) -> None:
-        """Take in what other processes have appended. Files of older versions are never appended to."""
-        if self._version >= FORMAT_VERSION:
-            await self._append(lambda leaf_id, found: (), "refresh", writes=False)
+    async def read_all(self) -> TranscriptContents:
+        """The whole transcript, abandoned branches included."""
+        return await asyncio.to_thread(self._store.read_all, self._session_id)
 
-    async def update_entry(self, *, record: bool = True, **changes: Any) -> SessionEntry:
+    async def refresh(self) -> None:
+        """Take in what other processes have appended, without waiting for any of them.
+
+        Files of older versions are never appended to.
+        """
+        if self._version >= FORMAT_VERSION:
+            await self._append(None, "refresh")
+
+    async def update_entry(
+        self,
+        *,
+        record: bool = True,
+        add_compactions: int = 0,
+        policy: MergePolicy = "touch",
+        **changes: Any,
+    ) -> SessionEntry:
         """Change fields of the session entry.
 
         :param record: first append the change to the transcript, so that a lost table can be rebuilt (design 5).
+        :param add_compactions: how many to add to ``compaction_count``, whatever other processes have added.
+        :param policy: ``preserve-activity`` for bookkeeping, which is no activity of the session (sessions 2.3).
+        :raises SessionLabelTakenError: if another session has the label.
         """
+        if changes.get("label") is not None:
+            await asyncio.to_thread(self._entries.check_label, self.key, changes["label"])
         if record:
-            data = {"key": self.key, **{camel_case(name): value for name, value in changes.items()}}
-            await self.append(
-                [self.new_entry("custom", customType=ENTRY_CHANGE, data=data)], purpose="entry"
+            await self._record(
+                {**changes, **({"add_compactions": add_compactions} if add_compactions else {})}
             )
-        now = int(self._clock().timestamp() * 1000)
-        changes.setdefault("updated_at", now)
-        self.entry = await asyncio.to_thread(self._entries.update, self.key, **changes)
+        try:
+            self.entry = await asyncio.to_thread(
+                self._entries.update,
+                self.key,
+                add_compactions=add_compactions,
+                policy=policy,
+                now=milliseconds(self._clock()),
+                **changes,
+            )
+        except SessionLabelTakenError:
+            # Another process took it since we looked; a rebuilt table must not give it to us.
+            if record:
+                await self._record({"label": self.entry.label})
+            raise
         return self.entry
+
+    async def patch_entry(self, patch: Mapping[str, Any]) -> SessionEntry:
+        """Set fields of the session entry by their JSON names; null deletes one, all or nothing (sessions 5.1).
+
+        :raises SessionLabelTakenError: if another session has the label.
+        :raises SessionError: for an unknown field or an invalid value.
+        """
+        changes = parse_patch(self.entry, patch)
+        return await self.update_entry(**changes) if changes else self.entry
+
+    async def _record(self, changes: Mapping[str, Any]) -> None:
+        data = {"key": self.key, **{camel_case(name): value for name, value in changes.items()}}
+        await self.append(
+            [self.new_entry("custom", customType=ENTRY_CHANGE, data=data)], purpose="entry"
+        )
 
     async def end_turn(self) -> None:
         """Make the turn durable and bring the counters of the session entry up to date."""
         counted = self._uncounted_messages
-        now = int(self._clock().timestamp() * 1000)
         self.entry = await asyncio.to_thread(
             self._entries.update,
             self.key,
             add_messages=counted,
-            updated_at=now,
+            now=milliseconds(self._clock()),
         )
         self._uncounted_messages -= counted
         if self._durability == "turn":
             await asyncio.to_thread(self._store.sync, self.session_id)
 
-    async def _append(self, make: EntryMaker, purpose: str, *, writes: bool = True) -> AppendResult:
+    async def _append(self, make: EntryMaker | None, purpose: str) -> AppendResult:
+        """Append what ``make`` makes, or only take in what others appended if it is ``None``."""
         async with self._queue:
             # A cancelled caller must not leave us unaware of what the worker still writes (C24).
-            work = asyncio.ensure_future(
-                asyncio.to_thread(self._append_in_worker, make, purpose, writes)
-            )
+            work = _workers.call(lambda: self._append_in_worker(make, purpose))
             try:
                 done = await asyncio.shield(work)
             except asyncio.CancelledError:
                 await self._settle(work)
                 raise
             self._take_in(done)
-            if any(_changes_session(entry) for entry in done.result.found):
+            if done.branch is not None or any(map(changes_session, done.result.found)):
                 row = await asyncio.to_thread(self._entries.get, self.key)
                 self.entry = row or self.entry
             return done.result
 
-    def _append_in_worker(self, make: EntryMaker, purpose: str, writes: bool) -> _Done:
+    def _append_in_worker(self, make: EntryMaker | None, purpose: str) -> _Done:
         """Append, and read the branch anew where the file does not simply continue what we know."""
         moved: SessionEntry | None = None
         session_id, position = self._session_id, self._position
-        if writes and self._version != FORMAT_VERSION:
+        if make is not None and self._version != FORMAT_VERSION:
             moved = self._copy_to_current_version()
             session_id = moved.session_id
             position = _end_of(self._store.read_branch(session_id))
-        result = self._store.append(
-            session_id, position, make, purpose=purpose, flush=self._durability == "message"
-        )
+        if make is None:
+            result = self._store.read_on(session_id, position)
+        else:
+            result = self._store.append(
+                session_id, position, make, purpose=purpose, flush=self._durability == "message"
+            )
         news = (*result.found, *result.written)
-        if moved is None and _follows(position.leaf_id, news, result.position.leaf_id):
+        if (
+            moved is None
+            and position.inode in {None, result.position.inode}
+            and not self._repeats(news)
+            and lengthens(position.leaf_id, news, result.position.leaf_id)
+        ):
             return _Done(result)
         return _Done(result, self._store.read_branch(session_id), moved)
+
+    def _repeats(self, news: Sequence[Entry]) -> bool:
+        """Whether another program wrote an id that stands on the branch already (C12)."""
+        ids = {entry["id"] for entry in news}
+        return len(ids) < len(news) or not self._by_id.keys().isdisjoint(ids)
 
     def _copy_to_current_version(self) -> SessionEntry:
         """Writing to an older file first makes a copy in the current format and leaves the old one alone (design 7).
@@ -230,9 +326,9 @@ class SessionLog:
         contents = self._store.read_all(self._session_id)
         cwd, session_id = str(contents.header.get("cwd", "")), str(uuid.uuid4())
         header = new_header(session_id, self._clock(), cwd=cwd, parent=str(old))
-        change = self.new_entry(
-            "custom", customType=ENTRY_CHANGE, data={"key": self.key, "sessionId": session_id}
-        )
+        previous = (*self.entry.previous_session_ids, self._session_id)
+        entry = evolve(self.entry, session_id=session_id, previous_session_ids=previous)
+        change = self.new_entry("custom", customType=ENTRY_CHANGE, data=record_of(entry))
         self._store.append(
             session_id,
             self._store.create(header),
@@ -264,45 +360,35 @@ class SessionLog:
         if done.moved is not None:
             self.entry, self._session_id = done.moved, done.moved.session_id
             self._version = FORMAT_VERSION
-        self._uncounted_messages += sum(entry["type"] == "message" for entry in result.written)
+        self._uncounted_messages += sum(map(_says_something_new, result.written))
         if branch is not None:
-            self._path, self.faults, self._items = branch.entries, branch.faults, None
+            self._see(branch.entries)
+            self.faults = branch.faults
             self._position = _end_of(branch)
             self._visible_from = branch.start
             return
         self._position = result.position
         news = (*result.found, *result.written)
-        if _has_compaction(news):
-            self._path = kept_part((*self._path, *news))
-            self._items = None
-            self._visible_from = self._position.end - _bytes_of(self._path)
-        elif news:
-            self._path = (*self._path, *news)
-            if self._items is not None:
-                self._items = [*self._items, *context_items(news)]
+        self._path += news
+        self._by_id.update((entry["id"], entry) for entry in news)
+        if self._items is not None:
+            self._newest_items += context_items(news)
+
+    def _see(self, path: Iterable[Entry]) -> None:
+        """Take another active branch for ours."""
+        self._path = list(path)
+        self._by_id = {entry["id"]: entry for entry in self._path}
+        self._items, self._newest_items = None, []
 
 
 def _end_of(branch: Branch) -> Position:
-    return Position(end=branch.end, leaf_id=branch.leaf_id, header_id=branch.header["id"])
+    return Position(
+        end=branch.end,
+        leaf_id=branch.leaf_id,
+        header_id=branch.header["id"],
+        inode=branch.inode,
+    )
 
 
-def _bytes_of(entries: Sequence[Entry]) -> int:
-    return sum(len(encode_line(entry)) for entry in entries)
-
-
-def _changes_session(entry: Entry) -> bool:
-    """Whether what another process appended also changed the session entry."""
-    return entry["type"] == "compaction" or entry.get("customType") == ENTRY_CHANGE
-
-
-def _has_compaction(entries: Sequence[Entry]) -> bool:
-    return any(entry["type"] == "compaction" for entry in entries)
-
-
-def _follows(leaf_id: str | None, news: Sequence[Entry], new_leaf_id: str | None) -> bool:
-    """Whether new entries continue the branch in one line, up to the new leaf."""
-    for entry in news:
-        if entry["type"] == "leaf" or entry.get("parentId") != leaf_id:
-            return False
-        leaf_id = leaf_after([entry], leaf_id)
-    return leaf_id == new_leaf_id
+def _says_something_new(entry: Entry) -> bool:
+    return entry["type"] == "message" and "rewriteOf" not in entry

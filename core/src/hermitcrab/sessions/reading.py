@@ -53,7 +53,8 @@ class ReadFaults:
 class Branch:
     """The active branch of a transcript, from the first entry that the last compaction kept to the leaf.
 
-    ``end`` is the byte offset behind the last whole line that was read, ``start`` that of the first entry.
+    ``end`` is the byte offset behind the last whole line that was read, ``start`` that of the first entry. ``inode``
+    names the file that was read.
     """
 
     header: Header
@@ -63,6 +64,7 @@ class Branch:
     end: int
     faults: ReadFaults
     start: int = 0
+    inode: int | None = field(default=None, eq=False)
 
 
 @frozen(kw_only=True)
@@ -96,11 +98,12 @@ def read_branch(path: Path) -> Branch:
     with open_transcript(path) as file:
         header, rebuilt = read_header(file, path)
         version = format_version(header)
+        inode = os.fstat(file.fileno()).st_ino
         if version >= FORMAT_VERSION:
             branch = _scan_back(file, header, rebuilt)
             if branch.faults.missing_ancestor is None:
-                return branch
-        return _branch_of(_contents(file, path, header, rebuilt))
+                return evolve(branch, inode=inode)
+        return evolve(_branch_of(_contents(file, path, header, rebuilt)), inode=inode)
 
 
 def _scan_back(file: BinaryIO, header: Header, rebuilt: bool) -> Branch:

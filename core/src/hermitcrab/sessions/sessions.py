@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-
-from attrs import evolve
+from collections.abc import Mapping
+from typing import Any
 
 from hermitcrab.errors import SessionNotFoundError, TranscriptError
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry
+from hermitcrab.sessions.entry import milliseconds, record_of, successor
 from hermitcrab.sessions.format import ENTRY_CHANGE, new_header
 from hermitcrab.sessions.log import Clock, SessionLog
 from hermitcrab.sessions.reading import Branch
@@ -68,9 +69,23 @@ class Sessions:
             self._open[key] = log
             return log
 
+    async def notes(self) -> list[str]:
+        """What was done to the entry table that its owner should know of, such as a rebuilding."""
+        return await asyncio.to_thread(self._entries.notes)
+
     async def list(self) -> list[SessionEntry]:
         """The entries of all sessions, the newest first."""
         return await asyncio.to_thread(self._entries.list)
+
+    async def patch(self, key: str, patch: Mapping[str, Any]) -> SessionEntry:
+        """Set fields of a session by their JSON names; null deletes one, all or nothing (sessions 5.1).
+
+        :raises SessionNotFoundError: if there is no such session.
+        :raises SessionLabelTakenError: if another session has the label; it names that session.
+        :raises SessionError: for an unknown field or an invalid value.
+        """
+        log = await self.open(key, create=False)
+        return await log.patch_entry(patch)
 
     async def close(self) -> None:
         """Close the entry table; safe to call twice."""
@@ -98,30 +113,22 @@ class Sessions:
         return self._log(entry, branch)
 
     async def _create(self, key: str, old: SessionEntry | None = None) -> SessionLog:
+        await asyncio.to_thread(self._entries.prepare)
         now = self._clock()
-        header = new_header(str(uuid.uuid4()), now, cwd=self._cwd)
+        session_id, started_at = str(uuid.uuid4()), milliseconds(now)
+        header = new_header(session_id, now, cwd=self._cwd)
         await asyncio.to_thread(self._store.create, header)
-        milliseconds = int(now.timestamp() * 1000)
         entry = SessionEntry(
-            key=key,
-            session_id=header["id"],
-            updated_at=milliseconds,
-            session_started_at=milliseconds,
+            key=key, session_id=session_id, updated_at=started_at, session_started_at=started_at
         )
         if old is not None:
-            entry = evolve(
-                entry,
-                label=old.label,
-                provider_override=old.provider_override,
-                model_override=old.model_override,
-                previous_session_ids=(*old.previous_session_ids, old.session_id),
-            )
+            entry = successor(old, session_id, started_at)
         branch = await asyncio.to_thread(self._store.read_branch, header["id"])
         log = self._log(entry, branch)
-        changes = {"key": key, "sessionId": entry.session_id}
-        await log.append([log.new_entry("custom", customType=ENTRY_CHANGE, data=changes)])
+        record = record_of(entry)
+        await log.append([log.new_entry("custom", customType=ENTRY_CHANGE, data=record)])
         if old is not None:
-            await asyncio.to_thread(self._entries.put, entry)
+            log.entry = await asyncio.to_thread(self._entries.succeed, entry)
             return log
         standing = await asyncio.to_thread(self._entries.add, entry)
         if standing.session_id == entry.session_id:

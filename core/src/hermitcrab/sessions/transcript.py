@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from attrs import evolve, frozen
+from attrs import field, frozen
 
 from hermitcrab.errors import TranscriptError
 from hermitcrab.sessions.branch import leaf_after, linked
@@ -20,6 +21,7 @@ from hermitcrab.sessions.format import (
     identified,
 )
 from hermitcrab.sessions.keys import check_session_id, is_session_id
+from hermitcrab.sessions.lines import open_transcript
 from hermitcrab.sessions.locks import exclusive
 from hermitcrab.sessions.reading import (
     Branch,
@@ -33,12 +35,14 @@ from hermitcrab.sessions.reading import (
 class Position:
     """Where a reader stands in a transcript: the byte offset behind what it read, and the leaf there.
 
-    ``header_id`` is the id in the header, from which the ids of entries without one are derived.
+    ``header_id`` is the id in the header, from which the ids of entries without one are derived. ``inode`` names the
+    file: in one that took its place, as a mended transcript does, the offset means nothing.
     """
 
     end: int
     leaf_id: str | None
     header_id: str
+    inode: int | None = field(default=None, eq=False)
 
 
 @frozen(kw_only=True)
@@ -62,6 +66,7 @@ class TranscriptStore(Protocol):
     def append(
         self, session_id: str, position: Position, make: EntryMaker, *, purpose: str, flush: bool
     ) -> AppendResult: ...
+    def read_on(self, session_id: str, position: Position) -> AppendResult: ...
     def read_branch(self, session_id: str) -> Branch: ...
     def read_all(self, session_id: str) -> TranscriptContents: ...
     def sync(self, session_id: str) -> None: ...
@@ -77,7 +82,7 @@ class JsonlTranscriptStore:
 
     def path(self, session_id: str) -> Path:
         """The file of a session id."""
-        return self._folder / f"{check_session_id(session_id)}.jsonl"
+        return _files(self._folder, session_id)[0]
 
     def list(self) -> list[str]:
         """The ids of all transcripts in the folder."""
@@ -118,8 +123,7 @@ class JsonlTranscriptStore:
         :raises SessionLockedError: if another process holds the transcript too long.
         :raises TranscriptError: if it cannot be written; what stood there before is intact.
         """
-        path = self.path(session_id)
-        lock = path.with_name(f"{path.name}.lock")
+        path, lock = _files(self._folder, session_id)
         with exclusive(lock, purpose=purpose, timeout_ms=self._lock_timeout_ms):
             try:
                 descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
@@ -131,6 +135,20 @@ class JsonlTranscriptStore:
                 raise _write_error(path, error) from error
             finally:
                 os.close(descriptor)
+
+    def read_on(self, session_id: str, position: Position) -> AppendResult:
+        """What stands behind ``position``, without the lock: a line that is being written counts once it is whole.
+
+        :raises TranscriptError: if the transcript cannot be read.
+        """
+        path = self.path(session_id)
+        with open_transcript(path) as file:
+            try:
+                return _append(path, file.fileno(), position, lambda leaf_id, found: (), False)
+            except OSError as error:
+                raise TranscriptError(
+                    f"the transcript cannot be read: {error.strerror or error}", where=path
+                ) from error
 
     def read_branch(self, session_id: str) -> Branch:
         """What a turn needs, read from the end of the file."""
@@ -153,11 +171,19 @@ class JsonlTranscriptStore:
             raise _write_error(path, error) from error
 
 
+@lru_cache(maxsize=1024)
+def _files(folder: Path, session_id: str) -> tuple[Path, Path]:
+    """The transcript and its lock file; every append needs them, and to build a path is not cheap."""
+    name = f"{check_session_id(session_id)}.jsonl"
+    return folder / name, folder / f"{name}.lock"
+
+
 def _append(
     path: Path, descriptor: int, position: Position, make: EntryMaker, flush: bool
 ) -> AppendResult:
-    size = os.fstat(descriptor).st_size
-    if size < position.end:
+    state = os.fstat(descriptor)
+    size = state.st_size
+    if size < position.end or position.inode not in {None, state.st_ino}:
         position = _reread(path, position)
     found, end = _read_behind(descriptor, position, size)
     leaf_id = leaf_after(found, position.leaf_id)
@@ -172,14 +198,24 @@ def _append(
     return AppendResult(
         found=tuple(found),
         written=tuple(written),
-        position=evolve(position, end=end, leaf_id=leaf_after(written, leaf_id)),
+        position=Position(
+            end=end,
+            leaf_id=leaf_after(written, leaf_id),
+            header_id=position.header_id,
+            inode=state.st_ino,
+        ),
     )
 
 
 def _reread(path: Path, position: Position) -> Position:
-    """Where the file ends now that something else has made it shorter, such as a restored backup."""
+    """Where the file ends now that it is shorter or another one, such as a restored backup or a mended transcript."""
     branch = read_branch(path)
-    return evolve(position, end=branch.end, leaf_id=branch.leaf_id)
+    return Position(
+        end=branch.end,
+        leaf_id=branch.leaf_id,
+        header_id=branch.header["id"],
+        inode=branch.inode,
+    )
 
 
 def _read_behind(descriptor: int, position: Position, size: int) -> tuple[list[Entry], int]:
@@ -189,6 +225,8 @@ def _read_behind(descriptor: int, position: Position, size: int) -> tuple[list[E
     """
     found: list[Entry] = []
     offset = position.end
+    if offset == size:
+        return found, offset
     lines = _read_range(descriptor, offset, size).split(b"\n")
     for number, line in enumerate(lines, start=1):
         value = decode_line(line)

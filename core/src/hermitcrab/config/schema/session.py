@@ -11,7 +11,15 @@ from hermitcrab.config.keys import about
 from hermitcrab.config.rules import Range
 from hermitcrab.config.schema.forms import NAME
 
-__all__ = ["MemoryConfig", "ResetByTypeConfig", "ResetConfig", "SessionConfig"]
+__all__ = [
+    "MemoryConfig",
+    "ResetByTypeConfig",
+    "ResetConfig",
+    "SendMatchConfig",
+    "SendPolicyConfig",
+    "SendRuleConfig",
+    "SessionConfig",
+]
 
 
 @frozen(kw_only=True)
@@ -45,6 +53,49 @@ class ResetByTypeConfig:
     direct: ResetConfig = field(factory=ResetConfig, metadata=about("For direct conversations."))
     group: ResetConfig = field(factory=ResetConfig, metadata=about("For groups and channels."))
     thread: ResetConfig = field(factory=ResetConfig, metadata=about("For threads."))
+
+
+@frozen(kw_only=True)
+class SendMatchConfig:
+    """Which sessions a rule is about; what is null matches all."""
+
+    channel: Annotated[str, NAME] | None = field(
+        default=None, metadata=about("The channel, such as `telegram`.")
+    )
+    chat_type: Literal["direct", "dm", "group", "channel"] | None = field(
+        default=None, metadata=about("The kind of chat.")
+    )
+    key_prefix: Annotated[str, NAME] | None = field(
+        default=None,
+        metadata=about("How the session key begins, with or without `agent:<id>:`."),
+    )
+    raw_key_prefix: Annotated[str, NAME] | None = field(
+        default=None, metadata=about("How the whole session key begins.")
+    )
+
+
+@frozen(kw_only=True)
+class SendRuleConfig:
+    """Whether replies of some sessions go out."""
+
+    action: Literal["allow", "deny"] = field(
+        metadata=about("Whether the replies go out; a rule that denies wins over those that allow.")
+    )
+    match: SendMatchConfig = field(
+        factory=SendMatchConfig, metadata=about("Which sessions it is about; empty is all.")
+    )
+
+
+@frozen(kw_only=True)
+class SendPolicyConfig:
+    """Whether replies go out; a session's own policy decides before these (sessions 5.4)."""
+
+    default: Literal["allow", "deny"] = field(
+        default="allow", metadata=about("What holds where no rule matches.")
+    )
+    rules: tuple[SendRuleConfig, ...] = field(
+        default=(), metadata=about("Rules for some sessions; any that denies wins.")
+    )
 
 
 @frozen(kw_only=True)
@@ -94,6 +145,9 @@ class SessionConfig:
             "The same by channel; an entry here replaces all else for its channel.",
             placeholder="channel",
         ),
+    )
+    send_policy: SendPolicyConfig = field(
+        factory=SendPolicyConfig, metadata=about("Whether replies go out.")
     )
     history_limit: Annotated[int, Range(minimum=1)] | None = field(
         default=None,

@@ -1,10 +1,11 @@
-"""Conversations that are over by themselves, as the user sees it."""
+"""Conversations that are over by themselves, and replies that must not go out, as the user sees it."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
 from hermitcrab import hookimpl
+from hermitcrab.sessions import InboundMessage
 
 MAIN = "agent:main:main"
 IDLE = {"session": {"reset": {"mode": "idle", "idleMinutes": 60}}}
@@ -77,3 +78,15 @@ async def test_without_configuration_nothing_is_ever_over(open_host, crab):
         first = await host.send(MAIN, "hello")
         clock.now += timedelta(days=400)
         assert (await host.send(MAIN, "hello")).session_id == first.session_id
+
+
+async def test_a_reply_that_the_send_policy_denies_is_kept_back_and_says_so(open_host, crab):
+    config = {
+        "session": {"sendPolicy": {"rules": [{"action": "deny", "match": {"channel": "irc"}}]}}
+    }
+    async with open_host(crab.ScriptedModel(), config=config) as host:
+        message = InboundMessage(text="hello", channel="irc", chat_type="group", peer="#crabs")
+        reply = await host.receive(message)
+        assert reply.silent
+        assert "send policy" in reply.notes[0]
+        assert not (await host.send(MAIN, "hello")).silent
