@@ -101,6 +101,9 @@ async def _examine_memory(loaded: LoadedPlugins) -> list[Finding]:
     return findings
 
 
+_VERIFY = "`hermitcrab sessions verify` shows where, and --fix mends it"
+
+
 def examine_transcripts(home: Path) -> list[Finding]:
     """What of the transcripts cannot be read; nothing is changed."""
     from hermitcrab.cli.findings import Finding
@@ -124,7 +127,7 @@ def examine_transcripts(home: Path) -> list[Finding]:
                 )
                 continue
             findings += [
-                Finding(level="warning", subject=str(file), message=sentence)
+                Finding(level="warning", subject=str(file), message=sentence, hint=_VERIFY)
                 for sentence in describe_faults(faults)
             ]
     return findings
