@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +149,11 @@ class Host:
                 yield event
             yield await turn
         finally:
-            turn.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await turn
+            if not turn.done():
+                turn.cancel()
+                await asyncio.wait([turn])
+                if not turn.cancelled() and turn.exception() is not None:
+                    logger.warning("a turn that nobody listened to failed: %s", turn.exception())
 
     async def session(self, key: str) -> Session:
         """A session to drive with your own loop."""

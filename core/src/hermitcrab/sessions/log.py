@@ -31,13 +31,11 @@ from hermitcrab.sessions.format import (
 from hermitcrab.sessions.patching import parse_patch
 from hermitcrab.sessions.reading import Branch, TranscriptContents
 from hermitcrab.sessions.transcript import AppendResult, EntryMaker, Position, TranscriptStore
-from hermitcrab.sessions.workers import Workers
 
 logger = logging.getLogger("hermitcrab.sessions")
 
 Clock = Callable[[], datetime]
 _ids = IdSource()
-_workers = Workers()
 
 
 @frozen
@@ -270,7 +268,7 @@ class SessionLog:
         """Append what ``make`` makes, or only take in what others appended if it is ``None``."""
         async with self._queue:
             # A cancelled caller must not leave us unaware of what the worker still writes (C24).
-            work = _workers.call(lambda: self._append_in_worker(make, purpose))
+            work = asyncio.ensure_future(asyncio.to_thread(self._append_in_worker, make, purpose))
             try:
                 done = await asyncio.shield(work)
             except asyncio.CancelledError:
