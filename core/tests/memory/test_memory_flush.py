@@ -170,13 +170,14 @@ async def test_the_model_may_read_inside_the_workspace_only(flush, workspace):
         calling("read", path="AGENTS.md"),
         calling("read", path="../secret.md"),
         calling("read", path="memory/none.md"),
-        calling("delete", path="AGENTS.md"),
+        calling("edit", path="AGENTS.md", oldText="rules", newText="none"),
         calling("read"),
     )
     await flush(model)
     results = model.results()
     assert text_of(results[0]) == "rules"
     assert [result["isError"] for result in results] == [False, True, True, True, True]
+    assert (workspace / "AGENTS.md").read_text(encoding="utf-8") == "rules\n"
     assert "secret" not in text_of(results[1]).replace("secret.md", "")
 
 
@@ -221,6 +222,16 @@ async def test_a_failing_model_never_raises(flush, workspace, failure, caplog):
     assert daily(workspace) == "- kept\n"
     assert outcome.bytes_written == 7
     assert "memory flush failed" in caplog.text
+
+
+async def test_a_model_that_hangs_is_given_up_on(flush):
+    class Hanging(ScriptedModel):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    outcome = await flush(Hanging(), timeout_s=0.01)
+    assert outcome.error is not None and "no answer within 0.01 s" in outcome.error
 
 
 async def test_a_long_error_is_cut(flush):

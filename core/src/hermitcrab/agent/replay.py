@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from hermitcrab.agent.clock import RecordedClock
 from hermitcrab.agent.events import Compacted, Flushed, TurnEvent
@@ -33,6 +33,8 @@ from hermitcrab.messages.pairing import find_faults
 from hermitcrab.messages.text import text_of, tool_calls_of
 from hermitcrab.messages.types import Message
 from hermitcrab.models.resolve import build_model
+from hermitcrab.sessions.blob_files import blob_folder, restore_entry
+from hermitcrab.sessions.format import Entry
 from hermitcrab.sessions.keys import normalise_agent_id
 from hermitcrab.sessions.reading import ReadFaults, TranscriptContents, read_transcript
 
@@ -76,7 +78,8 @@ class ReplayStart:
 class _Measurements:
     """What the requests of a replay looked like."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_request: Callable[[AssembledContext], None]) -> None:
+        self._on_request = on_request
         self.peak = 0
         self.overflows = 0
         self.orphans = 0
@@ -95,6 +98,7 @@ class _Measurements:
         faults = find_faults(context.messages)
         self.orphans += faults.orphan_results
         self.missing += faults.missing_results
+        self._on_request(context)
 
     def event(self, event: TurnEvent) -> None:
         if isinstance(event, Flushed):
@@ -183,7 +187,7 @@ class _Driver:
     session: SessionContext
     model: RecordedModel
     clock: RecordedClock
-    measurements: _Measurements = field(factory=_Measurements)
+    measurements: _Measurements
 
     async def run(self, turn: RecordedTurn) -> list[TurnEvent]:
         """Drive one recorded turn."""
@@ -255,15 +259,18 @@ async def replay(
     safe_mode: bool = False,
     on_start: Callable[[ReplayStart], None] = lambda start: None,
     on_turn: Callable[[ReplayProgress], None] = lambda progress: None,
+    on_request: Callable[[AssembledContext], None] = lambda context: None,
 ) -> dict[str, Any]:
     """Replay a transcript into a new session and report what happened, as JSON data.
 
     Flush and summaries use ``options.model``, by default the offline model. The clock is the recorded one.
 
+    :param on_request: told of everything that the model would have been sent.
+
     :raises TranscriptError: if the source cannot be read.
     """
     contents = read_transcript(options.source)
-    turns = _chosen(recorded_turns(contents.branch()), options)
+    turns = _chosen(recorded_turns(_whole(contents)), options)
     clock = RecordedClock(first_moment(contents.entries))
     agent_id = normalise_agent_id(options.agent_id)
     key = f"agent:{agent_id}:replay:{contents.header['id'].lower()}"
@@ -295,13 +302,25 @@ async def replay(
                 degraded=None if degraded is None else f"{degraded.reason}. {degraded.hint}",
             )
         )
-        driver = _Driver(host=host, session=session, model=model, clock=clock)
+        driver = _Driver(
+            host=host,
+            session=session,
+            model=model,
+            clock=clock,
+            measurements=_Measurements(on_request),
+        )
         for number, turn in enumerate(turns, 1):
             events = await driver.run(turn)
             on_turn(ReplayProgress(number, len(turns), driver.measurements.current, tuple(events)))
         memory = await _memory_size(host, agent_id)
         total_ms = (time.monotonic() - started) * 1000
         return _report(options, contents, turns, driver, memory, total_ms)
+
+
+def _whole(contents: TranscriptContents) -> list[Entry]:
+    """The active branch with its media and large results: the new session keeps its own."""
+    folder = blob_folder(contents.path)
+    return [restore_entry(entry, folder) for entry in contents.branch()]
 
 
 def _chosen(turns: list[RecordedTurn], options: ReplayOptions) -> list[RecordedTurn]:

@@ -12,7 +12,12 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from hermitcrab.errors import HermitcrabError, PathRefusedError, ToolError
+from hermitcrab.errors import (
+    HermitcrabError,
+    ModelUnavailableError,
+    PathRefusedError,
+    ToolError,
+)
 from hermitcrab.memory import prompts
 from hermitcrab.memory.daily import AppendOnlyDailyFile, daily_path
 from hermitcrab.memory.files.paths import safe_path
@@ -21,7 +26,13 @@ from hermitcrab.memory.silent import is_silent, strip_silent
 from hermitcrab.messages.build import tool_result, user
 from hermitcrab.messages.text import tool_calls_of
 from hermitcrab.messages.types import Message, ToolCall
-from hermitcrab.models.contract import ChatModel, ChatRequest, TokenUsage, ToolSchema
+from hermitcrab.models.contract import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    TokenUsage,
+    ToolSchema,
+)
 
 __all__ = ["FLUSH_TOOLS", "FlushOutcome", "is_silent", "run_flush", "strip_silent"]
 
@@ -84,16 +95,17 @@ async def run_flush(
     prompt: str | None = None,
     system_prompt: str | None = None,
     max_tokens: int | None = None,
+    timeout_s: float | None = None,
 ) -> FlushOutcome:
     """Let ``model`` save what is worth keeping of ``messages`` to the daily file of ``now`` in ``zone``.
 
     The caller sees to it that ``messages`` fit the model. ``target`` overrides the daily file, ``prompt`` and
-    ``system_prompt`` our texts; ``max_tokens`` limits each answer. A failure, of the model or of the disk, is
-    logged and returned, never raised; ``CancelledError`` propagates.
+    ``system_prompt`` our texts; ``max_tokens`` limits each answer, and ``timeout_s`` how many seconds it may take.
+    A failure, of the model or of the disk, is logged and returned, never raised; ``CancelledError`` propagates.
     """
     aware = (now if now.tzinfo is not None else now.replace(tzinfo=UTC)).astimezone(zone)
     path = target or daily_path(aware, zone)
-    flush = _Flush(model, workspace, path)
+    flush = _Flush(model, workspace, path, timeout_s)
     try:
         file = AppendOnlyDailyFile(workspace, path, lock_path)
         await asyncio.to_thread(_create, file)
@@ -131,6 +143,7 @@ class _Flush:
     model: ChatModel
     workspace: Path
     path: str
+    timeout_s: float | None = None
     bytes_written: int = 0
     silent: bool = False
     error: str | None = None
@@ -141,7 +154,7 @@ class _Flush:
         conversation = list(request.messages)
         while self.calls < MAX_CALLS:
             self.calls += 1
-            reply = await self.model.complete(evolve(request, messages=list(conversation)))
+            reply = await self._ask(evolve(request, messages=list(conversation)))
             self.usage += reply.usage
             calls = tool_calls_of(reply.message)
             if not calls:
@@ -151,6 +164,16 @@ class _Flush:
             conversation += [await self._answer(call, file) for call in calls]
         if not self.bytes_written:
             self.error = f"the model did not come to an end within {MAX_CALLS} calls"
+
+    async def _ask(self, request: ChatRequest) -> ChatReply:
+        """One request, in finite time: a model that hangs must not hold up the session (C7)."""
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await self.model.complete(request)
+        except TimeoutError as error:
+            raise ModelUnavailableError(
+                f"no answer within {self.timeout_s:g} s", where=self.model.id
+            ) from error
 
     async def _answer(self, call: ToolCall, file: AppendOnlyDailyFile) -> Message:
         try:
