@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,5 +37,16 @@ def appends(session: Any, batch: int = 1) -> Run:
     async def run(count: int) -> None:
         for _ in range(count):
             await session.add_items([message] * batch)
+
+    return run
+
+
+def appends_of_many(session: Any, callers: int) -> Run:
+    """Runs in which ``callers`` tasks append one message each, and all are waited for."""
+    message = sample_message()
+
+    async def run(count: int) -> None:
+        for _ in range(count):
+            await asyncio.gather(*(session.add_items([message]) for _ in range(callers)))
 
     return run

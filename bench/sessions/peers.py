@@ -20,7 +20,7 @@ from . import langgraph, openai_agents
 from .homes import KEY, sample_message, sessions_in
 from .scale import Scale
 
-BATCH = 100
+BATCH = CALLERS = 100
 _EXPLANATION = (
     "Ratio: what the second takes in units of the first, per call; above 1 hermitcrab is ahead.\n"
     "disk: every call waits until the disk has it (durability `message`; WAL with synchronous = full).\n"
@@ -48,6 +48,7 @@ async def beside_peers(folder: Path, scale: Scale) -> Report:
     comparisons: tuple[tuple[str, str, Comparison], ...] = (
         ("append one message", openai_agents.DISTRIBUTION, _one_beside_openai_agents),
         (f"append {BATCH} messages at once", openai_agents.DISTRIBUTION, _batch_beside_openai),
+        (f"{CALLERS} callers at once", openai_agents.DISTRIBUTION, _many_beside_openai_agents),
         ("append one message", langgraph.DISTRIBUTION, _one_beside_saver),
         ("append one message, blocking call", langgraph.DISTRIBUTION, _blocking_beside_saver),
         ("Host.session append, and a graph's step", langgraph.DISTRIBUTION, _host_beside_graph),
@@ -84,6 +85,31 @@ async def _beside_openai_agents(folder: Path, scale: Scale, level: Durability, b
                     openai_agents.appends(session, batch),
                 ),
                 count=scale.cheap if batch == 1 else scale.dear,
+                runs=scale.runs,
+            )
+    finally:
+        session.close()
+
+
+async def _many_beside_openai_agents(folder: Path, scale: Scale, level: Durability) -> Row:
+    session = openai_agents.open_session(folder / "peer.sqlite", level.synchronous)
+    try:
+        async with sessions_in(folder / "home", level.ours) as sessions:
+            log = await sessions.open(KEY)
+            message = sample_message()
+
+            async def run(count: int) -> None:
+                for _ in range(count):
+                    await asyncio.gather(*(log.append_messages([message]) for _ in range(CALLERS)))
+
+            return await compare(
+                f"{CALLERS} callers at once append one message each ({level.name})",
+                Side("append_messages", run),
+                Side(
+                    f"SQLiteSession {_version(openai_agents.DISTRIBUTION)}",
+                    openai_agents.appends_of_many(session, CALLERS),
+                ),
+                count=scale.dear,
                 runs=scale.runs,
             )
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from hermitcrab.errors import SessionError, TranscriptError
 from hermitcrab.messages import user
 from hermitcrab.messages.text import text_of
+from hermitcrab.sessions.blob_files import blob_folder
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.sessions import Sessions
 from hermitcrab.sessions.transcript import JsonlTranscriptStore
@@ -138,6 +140,25 @@ class TestFullDisk:
         assert await log.append_compaction(compaction(log))
         assert [item.is_summary for item in log.items()] == [True, False]
         assert texts(await open_sessions(disk.folder).open(KEY)) == texts(log)
+
+    async def test_an_image_that_does_not_fit_leaves_neither_a_line_nor_a_file(
+        self, disk, open_sessions
+    ):
+        """Design 5: its file is written before its entry."""
+        data = base64.b64encode(bytes(range(256)) * 64).decode()
+        image = user([{"type": "image", "mimeType": "image/png", "data": data}], timestamp=1)
+        log = await open_sessions(disk.folder).open(KEY)
+        await log.append_messages([user("one")])
+        before = log.file.read_bytes()
+        disk.fill()
+        with pytest.raises(TranscriptError, match="No space left") as caught:
+            await log.append_messages([image])
+        assert str(blob_folder(log.file)) in caught.value.where
+        assert log.file.read_bytes() == before
+        disk.free()
+        assert not any(blob_folder(log.file).glob("*"))
+        await log.append_messages([image])
+        assert await log.restored(log.items()[-1].message) == image
 
     @pytest.mark.parametrize("record", [True, False])
     async def test_an_entry_that_cannot_be_updated_keeps_what_it_says(

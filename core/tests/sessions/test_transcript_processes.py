@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pytest
 
 from hermitcrab.errors import SessionLockedError, TranscriptError
@@ -164,3 +165,44 @@ def test_a_lock_file_that_cannot_be_read_names_an_unknown_holder(
     lock = tmp_path / "x.lock"
     lock.write_bytes(content)
     assert describe_holder(lock) == "an unknown process"
+
+
+def test_a_holder_that_follows_one_with_a_longer_name_is_read_as_it_is(tmp_path: Path) -> None:
+    lock = tmp_path / "x.lock"
+    for purpose in ("long" * 100, "short"):
+        with exclusive(lock, purpose=purpose, timeout_ms=20):
+            assert f"({purpose}, since 20" in describe_holder(lock)
+
+
+def test_a_lock_file_that_is_deleted_at_the_last_moment_is_not_taken_for_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two writers would hold one lock each: the deleted file and the one that took its place."""
+    lock, real = tmp_path / "x.lock", filelock.lock_descriptor
+    calls = 0
+
+    def lock_what_was_deleted(descriptor: int, *, blocking: bool) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            lock.unlink()
+        return real(descriptor, blocking=blocking)
+
+    monkeypatch.setattr(filelock, "lock_descriptor", lock_what_was_deleted)
+    with exclusive(lock, purpose="append", timeout_ms=5000):
+        assert calls == 2
+        assert "(append, since" in describe_holder(lock)
+
+
+def test_a_holder_that_cannot_be_named_holds_the_lock_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a full disk reading goes on."""
+
+    def full(descriptor: int, data: bytes, offset: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    with exclusive(tmp_path / "x.lock", purpose="append", timeout_ms=1000):
+        pass
+    assert "No space left on device" in caplog.text

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from hermitcrab.errors import SessionLockedError, TranscriptError
@@ -19,6 +20,7 @@ logger = logging.getLogger("hermitcrab.sessions")
 _POLL_SECONDS = 0.005
 #: A holder is written over the one before and padded: to truncate the file costs more than the append it guards.
 _HOLDER_BYTES = 256
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager
@@ -70,8 +72,7 @@ def _acquire(path: Path, deadline: float) -> int | None:
 def _acquire_at_once(path: Path) -> int | None:
     from filelock import lock_descriptor
 
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(path, flags, 0o600)
+    descriptor = os.open(path, _FLAGS, 0o600)
     try:
         # Of a file that was deleted meanwhile, others hold a new one.
         if lock_descriptor(descriptor, blocking=False) and _is_at(path, descriptor):
@@ -91,26 +92,31 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _name_holder(descriptor: int, path: Path, purpose: str) -> None:
-    holder = {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        "purpose": purpose,
-    }
-    text = json.dumps(holder).encode().ljust(_HOLDER_BYTES)
     try:
-        os.pwrite(descriptor, text, 0)
-        if os.fstat(descriptor).st_size > len(text):
-            os.ftruncate(descriptor, len(text))
+        os.pwrite(descriptor, _holder(os.getpid(), int(time.time()), purpose), 0)
     except OSError as error:
         # The lock holds without it; a full disk must not keep anyone from reading.
         logger.warning("%s: the holder of the lock cannot be named: %s", path, error)
 
 
+@lru_cache(maxsize=64)
+def _holder(pid: int, since: int, purpose: str) -> bytes:
+    """What the lock file says of a holder; within one second that is the same for every append."""
+    holder = {
+        "pid": pid,
+        "host": socket.gethostname(),
+        "since": datetime.fromtimestamp(since, UTC).isoformat(),
+        "purpose": purpose,
+    }
+    return json.dumps(holder).encode().ljust(_HOLDER_BYTES)
+
+
 def describe_holder(path: Path) -> str:
     """Who holds a lock, for people; what the lock file says may be a moment old."""
     try:
-        holder = json.loads(path.read_text(encoding="utf-8"))
+        # Behind it there may be the rest of a longer one.
+        text = path.read_text(encoding="utf-8", errors="replace")
+        holder, _ = json.JSONDecoder().raw_decode(text)
         return f"process {holder['pid']} on {holder['host']} ({holder['purpose']}, since {holder['since']})"
     except (OSError, ValueError, KeyError, TypeError):
         return "an unknown process"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,15 +10,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from hermitcrab.config.names import camel_case
 from hermitcrab.errors import SessionLabelTakenError, TranscriptError
 from hermitcrab.messages.types import Message
+from hermitcrab.sessions.appends import Append, AppendQueue, Done, maker_of
+from hermitcrab.sessions.blob_files import blob_folder, copy_blobs, restore_message, storing
 from hermitcrab.sessions.context import ContextItem, context_items
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry
 from hermitcrab.sessions.entry import MergePolicy, milliseconds, record_of
-from hermitcrab.sessions.following import changes_session, goes_on_from, lengthens
+from hermitcrab.sessions.events import SessionEvents, patch_of
+from hermitcrab.sessions.following import (
+    changes_session,
+    goes_on_from,
+    lengthens,
+    says_something_new,
+)
 from hermitcrab.sessions.format import (
     ENTRY_CHANGE,
     FORMAT_VERSION,
@@ -30,7 +37,7 @@ from hermitcrab.sessions.format import (
 )
 from hermitcrab.sessions.patching import parse_patch
 from hermitcrab.sessions.reading import Branch, TranscriptContents
-from hermitcrab.sessions.transcript import AppendResult, EntryMaker, Position, TranscriptStore
+from hermitcrab.sessions.transcript import AppendResult, EntryMaker, TranscriptStore, end_of
 
 logger = logging.getLogger("hermitcrab.sessions")
 
@@ -38,20 +45,12 @@ Clock = Callable[[], datetime]
 _ids = IdSource()
 
 
-@frozen
-class _Done:
-    """What a worker did: the branch if it had to be read anew, and the entry if its session id is a new one."""
-
-    result: AppendResult
-    branch: Branch | None = None
-    moved: SessionEntry | None = None
-
-
 class SessionLog:
     """One session: appends go through one queue, and what other processes append is read before each of ours.
 
     :param durability: ``message`` waits for the disk at every append, ``turn`` when :meth:`end_turn` is called,
         ``os`` never.
+    :param events: told of what is appended and chosen, once it is on disk.
     """
 
     def __init__(
@@ -63,6 +62,7 @@ class SessionLog:
         entries: SessionEntries,
         clock: Clock,
         durability: str = "turn",
+        events: SessionEvents | None = None,
     ) -> None:
         self.entry = entry
         self._path: list[Entry] = list(branch.entries)
@@ -70,13 +70,14 @@ class SessionLog:
         self._version = branch.version
         self.faults = branch.faults
         self._session_id = entry.session_id
-        self._position = _end_of(branch)
+        self._position = end_of(branch)
         self._visible_from = branch.start
         self._store = store
         self._entries = entries
         self._clock = clock
         self._durability = durability
-        self._queue = asyncio.Lock()
+        self._events = events or SessionEvents()
+        self._queue = AppendQueue(entry.key, self._write, self._take_in)
         self._items: list[ContextItem] | None = None
         self._newest_items: list[ContextItem] = []
         self._uncounted_messages = 0
@@ -137,9 +138,10 @@ class SessionLog:
     async def append_messages(self, messages: Iterable[Message]) -> list[Entry]:
         """Append messages in order, all with the time of now; returns their entries."""
         now = iso(self._clock())
+        messages = tuple(messages)
         made: list[Entry] = [
-            {"type": "message", "id": self.new_id(), "timestamp": now, "message": message}
-            for message in messages
+            {"type": "message", "id": entry_id, "timestamp": now, "message": message}
+            for entry_id, message in zip(_ids.take(len(messages)), messages, strict=True)
         ]
         return await self.append(made)
 
@@ -148,26 +150,16 @@ class SessionLog:
 
         Ids that stand on the branch already are not written again (C12).
         """
-        standing: dict[str, Entry] = {}
-
-        def make(leaf_id: str | None, found: Sequence[Entry]) -> Sequence[Entry]:
-            news = {entry["id"]: entry for entry in found}
-            fresh: dict[str, Entry] = {}
-            for entry in entries:
-                known = news.get(entry["id"]) or self._by_id.get(entry["id"])
-                (fresh if known is None else standing)[entry["id"]] = known or entry
-            return list(fresh.values())
-
-        result = await self._append(make, purpose)
-        standing.update((entry["id"], entry) for entry in result.written)
-        return [standing[entry["id"]] for entry in entries]
+        done = await self._append(Append(purpose=purpose, entries=entries))
+        return [done.standing[entry["id"]] for entry in entries]
 
     async def append_decided(self, make: EntryMaker, *, purpose: str) -> AppendResult:
         """Append what ``make`` decides under the lock, in a worker thread, in one write.
 
         While it decides, :attr:`path` and :attr:`leaf_id` stand still; what it is given is newer than they are.
         """
-        return await self._append(make, purpose)
+        done = await self._append(Append(purpose=purpose, make=make))
+        return done.result
 
     async def append_compaction(self, compaction: Entry, *, planned_at: str | None = None) -> bool:
         """Append a compaction; tells whether it was written.
@@ -184,12 +176,16 @@ class SessionLog:
             goes_on = planned_at is None or goes_on_from(planned_at, self._path)
             return [compaction] if stands and goes_on and not overtaken else []
 
-        result = await self._append(make, "compaction")
-        return bool(result.written)
+        done = await self._append(Append(purpose="compaction", make=make))
+        return bool(done.result.written)
 
     async def read_all(self) -> TranscriptContents:
         """The whole transcript, abandoned branches included."""
         return await asyncio.to_thread(self._store.read_all, self._session_id)
+
+    async def restored(self, message: Message) -> Message:
+        """A message of this session with its media and its whole text, wherever they are kept (design 5)."""
+        return await asyncio.to_thread(restore_message, message, blob_folder(self.file))
 
     async def refresh(self) -> None:
         """Take in what other processes have appended, without waiting for any of them.
@@ -197,7 +193,7 @@ class SessionLog:
         Files of older versions are never appended to.
         """
         if self._version >= FORMAT_VERSION:
-            await self._append(None, "refresh")
+            await self._append(Append(purpose="refresh"))
 
     async def update_entry(
         self,
@@ -220,6 +216,7 @@ class SessionLog:
             await self._record(
                 {**changes, **({"add_compactions": add_compactions} if add_compactions else {})}
             )
+        before = self.entry
         try:
             self.entry = await asyncio.to_thread(
                 self._entries.update,
@@ -234,6 +231,7 @@ class SessionLog:
             if record:
                 await self._record({"label": self.entry.label})
             raise
+        self._events.emit(patch_of(before, self.entry))
         return self.entry
 
     async def patch_entry(self, patch: Mapping[str, Any]) -> SessionEntry:
@@ -251,58 +249,59 @@ class SessionLog:
             [self.new_entry("custom", customType=ENTRY_CHANGE, data=data)], purpose="entry"
         )
 
-    async def end_turn(self) -> None:
-        """Make the turn durable and bring the counters of the session entry up to date."""
+    async def end_turn(self, **changes: Any) -> None:
+        """Make the turn durable and bring the session entry up to date: its counters, and fields such as ``status``."""
         counted = self._uncounted_messages
         self.entry = await asyncio.to_thread(
             self._entries.update,
             self.key,
             add_messages=counted,
             now=milliseconds(self._clock()),
+            **changes,
         )
         self._uncounted_messages -= counted
         if self._durability == "turn":
             await asyncio.to_thread(self._store.sync, self.session_id)
 
-    async def _append(self, make: EntryMaker | None, purpose: str) -> AppendResult:
-        """Append what ``make`` makes, or only take in what others appended if it is ``None``."""
-        async with self._queue:
-            # A cancelled caller must not leave us unaware of what the worker still writes (C24).
-            work = asyncio.ensure_future(asyncio.to_thread(self._append_in_worker, make, purpose))
-            try:
-                done = await asyncio.shield(work)
-            except asyncio.CancelledError:
-                await self._settle(work)
-                raise
-            self._take_in(done)
-            if done.branch is not None or any(map(changes_session, done.result.found)):
-                row = await asyncio.to_thread(self._entries.get, self.key)
-                self.entry = row or self.entry
-            return done.result
+    async def _append(self, append: Append) -> Done:
+        done = await self._queue.put(append)
+        if done.branch is not None or any(map(changes_session, done.result.found)):
+            row = await asyncio.to_thread(self._entries.get, self.key)
+            self.entry = row or self.entry
+        return done
 
-    def _append_in_worker(self, make: EntryMaker | None, purpose: str) -> _Done:
-        """Append, and read the branch anew where the file does not simply continue what we know."""
+    def _write(self, group: Sequence[Append]) -> Done:
+        """Write a group, and read the branch anew where the file does not simply continue what we know."""
         moved: SessionEntry | None = None
         session_id, position = self._session_id, self._position
+        standing: dict[str, Entry] = {}
+        make = maker_of(group, self._by_id, standing)
         if make is not None and self._version != FORMAT_VERSION:
             moved = self._copy_to_current_version()
             session_id = moved.session_id
-            position = _end_of(self._store.read_branch(session_id))
+            position = end_of(self._store.read_branch(session_id))
         if make is None:
             result = self._store.read_on(session_id, position)
         else:
+            file, durability = self._store.path(session_id), self._durability
+            make = storing(make, file, flush=durability != "os")
             result = self._store.append(
-                session_id, position, make, purpose=purpose, flush=self._durability == "message"
+                session_id,
+                position,
+                make,
+                purpose=group[0].purpose,
+                flush=durability == "message",
             )
         news = (*result.found, *result.written)
+        standing |= {entry["id"]: entry for entry in news}
         if (
             moved is None
             and position.inode in {None, result.position.inode}
             and not self._repeats(news)
             and lengthens(position.leaf_id, news, result.position.leaf_id)
         ):
-            return _Done(result)
-        return _Done(result, self._store.read_branch(session_id), moved)
+            return Done(result, standing)
+        return Done(result, standing, self._store.read_branch(session_id), moved)
 
     def _repeats(self, news: Sequence[Entry]) -> bool:
         """Whether another program wrote an id that stands on the branch already (C12)."""
@@ -327,10 +326,12 @@ class SessionLog:
         previous = (*self.entry.previous_session_ids, self._session_id)
         entry = evolve(self.entry, session_id=session_id, previous_session_ids=previous)
         change = self.new_entry("custom", customType=ENTRY_CHANGE, data=record_of(entry))
+        new = self._store.path(session_id)
+        copy_blobs(old, new)
         self._store.append(
             session_id,
-            self._store.create(header),
-            lambda leaf_id, found: (*contents.entries, change),
+            self._store.create(header, flush=True),
+            storing(lambda leaf_id, found: (*contents.entries, change), new, flush=True),
             purpose="copy to format 3",
             flush=True,
         )
@@ -338,55 +339,28 @@ class SessionLog:
         logger.info("copied %s to format 3 as %s", old, session_id, extra={"session_key": self.key})
         return moved
 
-    async def _settle(self, work: asyncio.Future[_Done]) -> None:
-        """Wait for a worker whose caller is gone, however often it is told to stop."""
-        while not work.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([work])
-        error = work.exception()
-        if error is None:
-            self._take_in(work.result())
-        else:
-            logger.warning(
-                "an append whose caller was cancelled failed: %s",
-                error,
-                extra={"session_key": self.key},
-            )
-
-    def _take_in(self, done: _Done) -> None:
+    def _take_in(self, done: Done) -> None:
         result, branch = done.result, done.branch
         if done.moved is not None:
             self.entry, self._session_id = done.moved, done.moved.session_id
             self._version = FORMAT_VERSION
-        self._uncounted_messages += sum(map(_says_something_new, result.written))
+        self._uncounted_messages += sum(map(says_something_new, result.written))
         if branch is not None:
             self._see(branch.entries)
             self.faults = branch.faults
-            self._position = _end_of(branch)
+            self._position = end_of(branch)
             self._visible_from = branch.start
-            return
-        self._position = result.position
-        news = (*result.found, *result.written)
-        self._path += news
-        self._by_id.update((entry["id"], entry) for entry in news)
-        if self._items is not None:
-            self._newest_items += context_items(news)
+        else:
+            self._position = result.position
+            news = (*result.found, *result.written)
+            self._path += news
+            self._by_id |= done.standing
+            if self._items is not None:
+                self._newest_items += context_items(news)
+        self._events.emit_appended(self, result.written)
 
     def _see(self, path: Iterable[Entry]) -> None:
         """Take another active branch for ours."""
         self._path = list(path)
         self._by_id = {entry["id"]: entry for entry in self._path}
         self._items, self._newest_items = None, []
-
-
-def _end_of(branch: Branch) -> Position:
-    return Position(
-        end=branch.end,
-        leaf_id=branch.leaf_id,
-        header_id=branch.header["id"],
-        inode=branch.inode,
-    )
-
-
-def _says_something_new(entry: Entry) -> bool:
-    return entry["type"] == "message" and "rewriteOf" not in entry

@@ -45,6 +45,16 @@ class Position:
     inode: int | None = field(default=None, eq=False)
 
 
+def end_of(branch: Branch) -> Position:
+    """Where somebody stands who has read this branch."""
+    return Position(
+        end=branch.end,
+        leaf_id=branch.leaf_id,
+        header_id=branch.header["id"],
+        inode=branch.inode,
+    )
+
+
 @frozen(kw_only=True)
 class AppendResult:
     """What an append found and did: entries that others had written meanwhile, then our own."""
@@ -62,7 +72,7 @@ class TranscriptStore(Protocol):
     """Where transcripts are kept; every method blocks and is called in a worker thread."""
 
     def path(self, session_id: str) -> Path: ...
-    def create(self, header: Header) -> Position: ...
+    def create(self, header: Header, *, flush: bool = False) -> Position: ...
     def append(
         self, session_id: str, position: Position, make: EntryMaker, *, purpose: str, flush: bool
     ) -> AppendResult: ...
@@ -91,20 +101,25 @@ class JsonlTranscriptStore:
         names = (path.name.removesuffix(".jsonl") for path in self._folder.glob("*.jsonl"))
         return sorted(filter(is_session_id, names))
 
-    def create(self, header: Header) -> Position:
+    def create(self, header: Header, *, flush: bool = False) -> Position:
         """Create a transcript with this header.
 
+        :param flush: whether to wait until the disk has the file's name (fsync of its folder).
         :raises TranscriptError: if it exists, or cannot be written.
         """
         path = self.path(header["id"])
         line = encode_line(header)
         try:
+            missing = [each for each in (self._folder, *self._folder.parents) if not each.exists()]
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         except OSError as error:
             raise _write_error(path, error) from error
         try:
             _write_whole(descriptor, line)
+            if flush:
+                for folder in (path.parent, *(each.parent for each in missing)):
+                    _sync_folder(folder)
         except OSError as error:
             raise _write_error(path, error) from error
         finally:
@@ -193,8 +208,9 @@ def _append(
         data = (b"\n" if torn else b"") + b"".join(lines)
         _write_whole(descriptor, data)
         end = size + len(data)
-        if flush:
-            os.fsync(descriptor)
+    if flush:
+        # Also where nothing is written: an entry that stands there already may not be on the disk yet.
+        os.fsync(descriptor)
     return AppendResult(
         found=tuple(found),
         written=tuple(written),
@@ -209,13 +225,7 @@ def _append(
 
 def _reread(path: Path, position: Position) -> Position:
     """Where the file ends now that it is shorter or another one, such as a restored backup or a mended transcript."""
-    branch = read_branch(path)
-    return Position(
-        end=branch.end,
-        leaf_id=branch.leaf_id,
-        header_id=branch.header["id"],
-        inode=branch.inode,
-    )
+    return end_of(read_branch(path))
 
 
 def _read_behind(descriptor: int, position: Position, size: int) -> tuple[list[Entry], int]:
@@ -264,6 +274,14 @@ def _write_whole(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_error(path: Path, error: OSError) -> TranscriptError:
