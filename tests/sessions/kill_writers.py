@@ -10,6 +10,7 @@ that forking is safe; it prints what all writers did together as JSON.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import random
@@ -21,7 +22,8 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hermitcrab.messages import assistant, user
+from hermitcrab.messages import assistant, tool_result, user
+from hermitcrab.sessions.blob_files import blob_folder, entry_references, read_blob
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.sessions import Sessions
 from hermitcrab.sessions.transcript import JsonlTranscriptStore, Position
@@ -54,9 +56,16 @@ class Writer:
             cwd="/work",
         )
         log = await sessions.open(KEY)
-        acts = (self._append, self._append_many, self._append_long, self._compact, self._update)
+        acts = (
+            self._append,
+            self._append_many,
+            self._append_long,
+            self._append_blobs,
+            self._compact,
+            self._update,
+        )
         while True:
-            [act] = self._chance.choices(acts, weights=(8, 4, 1, 2, 4))
+            [act] = self._chance.choices(acts, weights=(8, 4, 1, 2, 2, 4))
             await act(log)
 
     async def _append(self, log):
@@ -72,6 +81,14 @@ class Writer:
     async def _append_long(self, log):
         [entry] = await log.append_messages([user("x" * LONG_TEXT)])
         self._note("message", entry["id"])
+
+    async def _append_blobs(self, log):
+        data = base64.b64encode(self._chance.randbytes(100_000)).decode()
+        image = {"type": "image", "mimeType": "image/png", "data": data}
+        result = tool_result("call_1", "run", self._chance.choice("xyz") * LONG_TEXT)
+        for entry in await log.append_messages([user([image]), result]):
+            self._note("message", entry["id"])
+            self._note("blob", entry["id"])
 
     async def _compact(self, log):
         kept = self._chance.choice(log.path)["id"]
@@ -134,6 +151,11 @@ def check(folder: Path, acknowledgements: Path, kills: int) -> Counter[str]:
     assert contents.branch() == contents.entries, "the branch is not whole"
     assert not contents.faults.header_rebuilt
     assert len(contents.faults.bad_lines) <= kills
+
+    folder = blob_folder(store.path(row.session_id))
+    for entry in contents.entries:
+        for reference in entry_references(entry):
+            read_blob(folder, reference)
 
     branch = store.read_branch(row.session_id)
     assert branch.faults.missing_ancestor is None

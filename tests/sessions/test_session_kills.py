@@ -47,7 +47,7 @@ def test_no_kill_loses_an_acknowledged_message_or_holds_anyone_up(tmp_path, kill
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["kills"] == kills
-    for kind in ("message", "compaction", "label"):
+    for kind in ("message", "blob", "compaction", "label"):
         assert report[kind] > 0, f"no writer lived long enough for a {kind}"
 
 

@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from hermitcrab.sessions.blob_files import blob_folder, store_entry
+from hermitcrab.sessions.format import encode_line
+
 
 @pytest.fixture
 def talked(cli):
@@ -25,6 +28,22 @@ def damage(file):
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join([*lines[:2], b'{"type":"mess\n', *lines[2:]]))
     return len(b"".join(lines[:2]))
+
+
+def test_a_lost_image_is_named_and_cannot_be_mended(talked, transcript):
+    """Design 5"""
+    image = {"type": "image", "mimeType": "image/png", "data": "QUJD" * 1_000}
+    entry = {"type": "message", "id": "a1", "message": {"role": "user", "content": [image]}}
+    stored = store_entry(entry, transcript, flush=False)
+    with transcript.open("ab") as lines:
+        lines.write(encode_line(stored))
+    [blob] = blob_folder(transcript).iterdir()
+    talked("sessions", "verify")
+    blob.rename(blob.with_name("f" * 64))
+    text = talked("sessions", "verify", "--fix", code=1).stdout
+    assert f"{transcript.stem}.blobs/{blob.name}: its file is missing (cannot be mended)" in text
+    assert "note: no entry names 1 file" in text
+    assert blob.with_name("f" * 64).exists()
 
 
 def everything(home):

@@ -165,7 +165,7 @@ class TestFindings:
         assert read_transcript(path).entries == ()
 
     def test_a_torn_tail_is_found(self, files: Any) -> None:
-        """C3."""
+        """C3, #100644: a half-written last line kept the repair from doing anything."""
         path = files.write(*files.chain("a"), b'{"type":"mess')
         found = verify_transcript(path, session_id="s1")
         assert errors(found) == ["torn-tail"]
@@ -434,6 +434,7 @@ class TestNothingIsLostOnTheWay:
     def test_a_process_that_is_killed_leaves_the_old_or_the_new_file(
         self, files: Any, step: str
     ) -> None:
+        """#127222: a repair wrote over the live file, and an interruption left it empty."""
         path = files.write(*files.chain("a", "b"), b"garbage\n", files.message("c", "b"))
         old = path.read_bytes()
         new = old.replace(b"garbage\n", b"")
@@ -468,6 +469,7 @@ class TestNothingIsLostOnTheWay:
     def test_a_full_disk_changes_nothing(
         self, files: Any, step: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """#127222: a repair that had failed was not told."""
         path = files.write(*files.chain("a"), b"garbage\n")
         before = path.read_bytes()
         write = os.write

@@ -94,7 +94,8 @@ def _text(entry: Entry | None) -> str:
 
 
 def _said(message: Message) -> str:
+    from hermitcrab.cli.attachments import attachment_lines
     from hermitcrab.messages.text import text_of, tool_calls_of
 
     calls = " ".join(f"→ {call['name']}" for call in tool_calls_of(message))
-    return f"{message['role']}: {text_of(message) or calls}"
+    return f"{message['role']}: {text_of(message) or calls or ' '.join(attachment_lines(message))}"

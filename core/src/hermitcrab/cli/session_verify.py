@@ -83,15 +83,13 @@ def _is_file(target: str) -> bool:
 
 
 def _place_of_key(settings: Settings, key: str) -> TranscriptPlace:
+    from hermitcrab.agent.addressing import stored_key
     from hermitcrab.cli.sessions import sessions_folder
-    from hermitcrab.config import default_agent_id
     from hermitcrab.errors import SessionNotFoundError
     from hermitcrab.sessions.inventory import places_in, read_entries
-    from hermitcrab.sessions.keys import to_store_key
 
-    config = settings.config()
-    stored = to_store_key(key, agent_id=default_agent_id(config), main_key=config.session.main_key)
-    folder = sessions_folder(settings.home_folder(), stored)
+    stored = stored_key(settings.config(), key)
+    folder = sessions_folder(settings, stored)
     for entry in read_entries(folder / "sessions.sqlite"):
         if entry.key == stored:
             name = f"{entry.session_id}.jsonl"

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from hermitcrab.messages.media import MEDIA_TYPES, media_bytes, media_name
 from hermitcrab.messages.text import blocks_of
 from hermitcrab.messages.types import Message
 
@@ -28,6 +29,9 @@ MESSAGE_OVERHEAD = 4
 CALL_OVERHEAD = 8
 #: What one image takes in tokens (context 4.2, version B).
 IMAGE_TOKENS = 2_000
+#: What sound and documents take, in bytes a token; less than an image they never take. A guess that errs upwards for
+#: sound and for pages that were scanned.
+MEDIA_BYTES_PER_TOKEN = 100
 
 #: Fields of a tool call that providers do not show to the model as text.
 _FRAMING = frozenset({"type", "id"})
@@ -155,8 +159,8 @@ class TokenCounter:
                 tokens += self.text(str(block.get("text", "")))
             elif kind == "thinking":
                 tokens += self.text(str(block.get("thinking", "")))
-            elif kind == "image":
-                tokens += IMAGE_TOKENS
+            elif kind in MEDIA_TYPES and (kind == "image" or media_bytes(block) is not None):
+                tokens += _media_tokens(block)
             else:
                 fields: dict[str, Any] = {**block}
                 given = {name: value for name, value in fields.items() if name not in _FRAMING}
@@ -166,6 +170,12 @@ class TokenCounter:
             if isinstance(value, str):
                 tokens += self.text(value)
         return tokens
+
+
+def _media_tokens(block: Mapping[str, Any]) -> int:
+    """The same wherever the data are, in the block or beside the transcript."""
+    size = 0 if media_name(block) == "image" else media_bytes(block) or 0
+    return max(IMAGE_TOKENS, size // MEDIA_BYTES_PER_TOKEN)
 
 
 def _cache_folder(environ: Mapping[str, str]) -> Path | None:

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermitcrab.errors import TranscriptError
+from hermitcrab.models.resolve import ModelSpec
 from hermitcrab.sessions.format import Entry
 from hermitcrab.sessions.log import SessionLog
+from hermitcrab.sessions.model_override import selection
 from hermitcrab.sessions.tree import (
     ROOT,
     Labels,
@@ -107,7 +109,8 @@ class SessionTree:
     async def set_model(self, provider: str, model_id: str) -> Entry:
         """Choose the model of this session, in the transcript and in the session entry."""
         written = await self._append("model_change", provider=provider, modelId=model_id)
-        await self._log.update_entry(provider_override=provider, model_override=model_id)
+        chosen = ModelSpec(provider, model_id)
+        await self._log.update_entry(**selection(self._log.entry, chosen))
         return written
 
     async def set_thinking_level(self, level: str) -> Entry:

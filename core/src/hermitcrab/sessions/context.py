@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
+from hermitcrab.messages.provenance import is_group_context
 from hermitcrab.messages.types import Message
 from hermitcrab.sessions.branch import kept_part
 from hermitcrab.sessions.format import Entry, parse_time
@@ -22,7 +23,8 @@ _BRANCH_LEAD_IN = "Another branch of this conversation was left. What happened t
 class ContextItem:
     """A message of the conversation and the entry that it comes from.
 
-    ``is_synthetic`` marks a user message that no user has written: the summary of a branch, or a plugin's message.
+    ``is_synthetic`` marks a user message that nobody has said to the agent: the summary of a branch, a plugin's
+    message, or what was said in a group to others.
     """
 
     entry_id: str
@@ -51,7 +53,8 @@ def _items(entries: Iterable[Entry]) -> Iterable[ContextItem]:
     for entry in entries:
         message = message_of(entry)
         if message is not None:
-            yield ContextItem(entry["id"], message, is_synthetic=entry["type"] in _SYNTHETIC)
+            is_synthetic = entry["type"] in _SYNTHETIC or is_group_context(message)
+            yield ContextItem(entry["id"], message, is_synthetic=is_synthetic)
 
 
 def message_of(entry: Entry) -> Message | None:

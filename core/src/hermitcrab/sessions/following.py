@@ -30,3 +30,8 @@ def goes_on_from(entry_id: str, path: Sequence[Entry]) -> bool:
 def changes_session(entry: Entry) -> bool:
     """Whether who appended this entry also changed the session entry."""
     return entry["type"] == "compaction" or entry.get("customType") == ENTRY_CHANGE
+
+
+def says_something_new(entry: Entry) -> bool:
+    """Whether an entry is a message that was not there before, in other words."""
+    return entry["type"] == "message" and "rewriteOf" not in entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from hermitcrab.errors import TranscriptError
+from hermitcrab.sessions.blob_check import BLOB_KINDS, blob_findings
 from hermitcrab.sessions.lines import open_transcript
 from hermitcrab.sessions.locks import exclusive
 from hermitcrab.sessions.mended import mended_content
@@ -63,14 +64,15 @@ class Verification:
 
 
 def verify_transcript(path: Path, *, session_id: str | None = None) -> Verification:
-    """Look at a transcript; nothing is written and no lock is taken.
+    """Look at a transcript and the files beside it; nothing is written and no lock is taken.
 
     :param session_id: the id that its header must have, because of its place; ``None`` for a file that may be called
         anything.
     :raises TranscriptError: if it cannot be read.
     """
     content, _ = _read(path)
-    return _verification(_survey(content, path), session_id)
+    survey = _survey(content, path)
+    return _verification(survey, session_id, blob_findings(survey))
 
 
 def mend_transcript(
@@ -95,12 +97,13 @@ def mend_transcript(
     found = verify_transcript(path, session_id=session_id)
     if not is_mendable(found.findings):
         return found
+    blobs = [finding for finding in found.findings if finding.kind in BLOB_KINDS]
     lock = path.with_name(f"{path.name}.lock")
     with exclusive(lock, purpose="mend", timeout_ms=lock_timeout_ms):
         on_step("locked")
         content, state = _read(target)
         survey = _survey(content, path)
-        found = _verification(survey, session_id)
+        found = _verification(survey, session_id, blobs)
         if not is_mendable(found.findings):
             return found
         mended = _checked(survey, session_id, clock())
@@ -132,13 +135,13 @@ def _survey(content: bytes, path: Path) -> Survey:
     return survey_file(io.BytesIO(content), path)
 
 
-def _verification(survey: Survey, session_id: str | None) -> Verification:
+def _verification(survey: Survey, session_id: str | None, blobs: Sequence[Finding]) -> Verification:
     return Verification(
         path=survey.path,
         session_id=survey.header["id"],
         entries=len(survey.entries),
         messages=sum(entry["type"] == "message" for entry in survey.entries),
-        findings=tuple(findings_in(survey, session_id=session_id)),
+        findings=(*findings_in(survey, session_id=session_id), *blobs),
     )
 
 
