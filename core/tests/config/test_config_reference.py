@@ -39,7 +39,7 @@ def test_the_table_in_the_documentation_is_the_schema() -> None:
 
 @pytest.mark.parametrize("block", CODE_BLOCKS)
 def test_examples_in_the_documentation_load(load: Callable[..., Config], block: str) -> None:
-    assert load(block, EXAMPLE_API_KEY="x") != Config()
+    assert load(block, EXAMPLE_API_KEY="x", ANTHROPIC_API_KEY="y") != Config()
 
 
 def test_the_documentation_has_examples() -> None:

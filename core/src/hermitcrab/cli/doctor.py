@@ -53,6 +53,7 @@ async def _examine(settings: Settings) -> list[Finding]:
         with loaded_plugins(settings, config) as loaded:
             findings += await examine_plugins(loaded)
             findings += await _examine_memory(loaded)
+        findings += await asyncio.to_thread(examine_upkeep, settings)
     return findings + await asyncio.to_thread(examine_transcripts, home)
 
 
@@ -101,6 +102,32 @@ async def _examine_memory(loaded: LoadedPlugins) -> list[Finding]:
     return findings
 
 
+def examine_upkeep(settings: Settings) -> list[Finding]:
+    """Whether old sessions pile up that nobody removes, or take more than they may."""
+    from hermitcrab.cli.findings import Finding
+    from hermitcrab.cli.session_upkeep import upkeep_reports
+
+    findings = []
+    for report in upkeep_reports(settings):
+        subject = f"sessions of agent {report['agent']}"
+        if "error" in report:
+            findings.append(Finding(level="error", subject=subject, message=report["error"]))
+        elif report["mode"] == "warn" and (
+            report["wouldRemoveSessions"] or report["wouldRemoveFiles"]
+        ):
+            findings.append(
+                Finding(level="warning", subject=subject, message=report["summary"], hint=_PRUNE)
+            )
+        elif report["isOverBudget"]:
+            message = "what is protected takes more than session.maintenance.maxDiskBytes"
+            findings.append(Finding(level="warning", subject=subject, message=message))
+    return findings
+
+
+_PRUNE = (
+    "`hermitcrab sessions prune --dry-run` shows what, --enforce removes it, and session.maintenance.mode: enforce does"
+    " so every day"
+)
 _VERIFY = "`hermitcrab sessions verify` shows where, and --fix mends it"
 
 

@@ -39,6 +39,7 @@ async def _status(settings: Settings) -> dict[str, Any]:
 
     from hermitcrab._version import __version__
     from hermitcrab.cli.inspection import agents_in_use, engine_state, loaded_plugins
+    from hermitcrab.cli.session_upkeep import upkeep_reports
     from hermitcrab.cli.sessions import all_entries
     from hermitcrab.messages.tokens import load_counter
     from hermitcrab.plugins.health import read_health
@@ -65,6 +66,7 @@ async def _status(settings: Settings) -> dict[str, Any]:
         "memorySlot": config.plugins.slots.memory,
         "sessions": len(all_entries(home)),
         "sessionNotes": _session_notes(home),
+        "upkeep": await asyncio.to_thread(upkeep_reports, settings),
         "plugins": problems,
     }
 
@@ -175,6 +177,20 @@ def _fields(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "quarantines", "\n".join(map(_quarantine, report["quarantines"]))
     yield "memory", _memory_lines(report)
     yield "sessions", f"{report['sessions']:,}"
+    if report["upkeep"]:
+        yield "upkeep", "\n".join(map(_upkeep_line, report["upkeep"]))
+
+
+def _upkeep_line(report: dict[str, Any]) -> str:
+    from hermitcrab.cli.output import show_time
+
+    if "error" in report:
+        return f"agent {report['agent']}: {report['error']}"
+    line = f"agent {report['agent']}, {report['mode']}: {report['summary']}"
+    if report["lastRemovedSessions"] is None:
+        return line
+    removed = f"{report['lastRemovedSessions']:,} sessions"
+    return f"{line}; {show_time(report['lastRunAt'])} it removed {removed}"
 
 
 def _last_engines(report: dict[str, Any]) -> Iterator[str]:

@@ -89,6 +89,8 @@ def _shape_schema(shape: Shape) -> dict[str, Any]:
         del schema["type"]
     if any(isinstance(rule, Switch) for rule in shape.rules):
         schema = {"anyOf": [schema, {"type": "boolean"}, {"type": "null"}]}
+    elif shape.nullable and "anyOf" in schema:
+        schema["anyOf"] = [*schema["anyOf"], {"type": "null"}]
     elif shape.nullable or shape.kind in _MAY_BE_EMPTY:
         schema["type"] = [schema["type"], "null"]
     if shape.choices and shape.nullable:

@@ -12,9 +12,19 @@ from typing import Any
 from attrs import frozen
 
 from hermitcrab.config.scalars import read_boolean
-from hermitcrab.config.units import parse_size
+from hermitcrab.config.units import DurationUnit, parse_duration_ms, parse_size
 
-__all__ = ["ByteSize", "HttpUrl", "NoneMeans", "Pattern", "Range", "Rule", "Switch", "TimeZone"]
+__all__ = [
+    "ByteSize",
+    "Duration",
+    "HttpUrl",
+    "NoneMeans",
+    "Pattern",
+    "Range",
+    "Rule",
+    "Switch",
+    "TimeZone",
+]
 
 
 @frozen
@@ -146,6 +156,40 @@ class ByteSize(Rule):
 
     def prepare(self, value: object) -> object:
         return parse_size(value)
+
+
+@frozen
+class Duration(Rule):
+    """A time above zero as text, such as ``30d`` or ``1h30m`` (sessions 2.7).
+
+    ``unit`` is that of a bare number. With ``may_be_off``, false stands for null.
+    """
+
+    unit: DurationUnit
+    may_be_off: bool = False
+
+    @property
+    def limits(self) -> str:
+        return f"a duration such as 30{self.unit} or 1h30m{', or false' if self.may_be_off else ''}"
+
+    @property
+    def json_schema(self) -> Mapping[str, Any]:
+        part = r"(\d+(\.\d*)?|\.\d+)\s*([mM][sS]|[sSmMhHdD])\s*"
+        text = {"type": "string", "pattern": rf"^\s*(({part})+|\d+(\.\d*)?|\.\d+)\s*$"}
+        off = [{"const": False}] if self.may_be_off else []
+        return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, text, *off]}
+
+    def prepare(self, value: object) -> object:
+        if value is None or (self.may_be_off and read_boolean(value) is False):
+            return None
+        milliseconds = parse_duration_ms(value, default_unit=self.unit)
+        text = str(value).strip()
+        # A bare number gets its unit, so that the text says everything.
+        is_bare = isinstance(value, int | float) or not text[-1].isalpha()
+        return f"{milliseconds}ms" if is_bare and "e" in text else text + self.unit * is_bare
+
+    def accepts(self, value: Any) -> bool:
+        return value is None or parse_duration_ms(value, default_unit=self.unit) > 0
 
 
 _HTTP_URL = r"https?://[^\s/@?#]+(/[^\s@]*)?"

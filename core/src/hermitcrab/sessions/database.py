@@ -40,6 +40,9 @@ _SCHEMA = {
     "session_notes": (
         "create table if not exists session_notes (created_at integer not null, note text not null)"
     ),
+    "session_state": (
+        "create table if not exists session_state (name text primary key, value text not null)"
+    ),
 }
 GET = "select entry from session_entries where key = ?"
 WRITE = (
