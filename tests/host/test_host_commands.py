@@ -77,11 +77,12 @@ async def test_the_model_can_be_chosen_for_a_session_and_survives_a_reset(open_h
         }
     }
     async with open_host(config=config) as host:
+        chosen = "Model: box/large (set for this session)"
         assert "offline" in (await host.send(MAIN, "/model")).text
         assert "Not changed" in (await host.send(MAIN, "/model nobody/large")).text
-        assert (await host.send(MAIN, "/model box/large")).text == "Model: box/large"
+        assert (await host.send(MAIN, "/model box/large")).text == chosen
         await host.send(MAIN, "/new")
-        assert (await host.send(MAIN, "/model")).text == "Model: box/large"
+        assert (await host.send(MAIN, "/model")).text == chosen
         await host.send(MAIN, "/model default")
         assert "offline" in (await host.send(MAIN, "/model")).text
 

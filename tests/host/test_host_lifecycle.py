@@ -42,7 +42,10 @@ async def test_the_message_that_finds_the_conversation_over_is_answered_in_a_new
     assert reply.text == "ok"
     assert reply.session_id != first.session_id
     assert "long pause" in reply.notes[0]
-    assert ended == [("idle", first.session_id, reply.session_id)]
+    assert ended == [
+        ("idle", first.session_id, reply.session_id),
+        ("shutdown", reply.session_id, None),
+    ]
     assert "5437" in old_file.read_text()
     assert "5437" not in str(session.messages)
     assert "good morning" in str(session.messages)
@@ -53,11 +56,11 @@ async def test_what_the_user_chose_outlives_the_reset(open_host, crab):
     clock = Clock()
     async with open_host(crab.ScriptedModel(), config=IDLE, clock=clock) as host:
         await host.send(MAIN, "hello")
-        await host.send(MAIN, "/model offline")
+        await host.send(MAIN, "/model box/large")
         clock.now += timedelta(days=1)
         await host.send(MAIN, "hello again")
         entry = (await host.open_session(MAIN)).log.entry
-    assert entry.provider_override == "offline"
+    assert (entry.provider_override, entry.model_override) == ("box", "large")
 
 
 async def test_messages_of_the_system_end_no_conversation(open_host, crab):

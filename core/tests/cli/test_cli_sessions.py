@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hermitcrab.sessions.blob_files import store_entry
+from hermitcrab.sessions.format import encode_line
+
 
 @pytest.fixture
 def talked(cli):
@@ -21,7 +24,7 @@ def test_list_as_json_is_a_list_of_objects_newest_first(talked):
     first, second = talked.json("sessions", "list")
     assert first["key"] == "agent:main:cron:nightly"
     assert second["key"] == "agent:main:main"
-    assert set(first) == {"key", "sessionId", "updatedAt", "messages"}
+    assert set(first) == {"key", "sessionId", "updatedAt", "messages", "missing"}
     assert first["updatedAt"] >= second["updatedAt"]
     assert abs(second["updatedAt"] / 1000 - time.time()) < 600
     assert second["messages"] >= 2
@@ -34,6 +37,19 @@ def test_list_as_text_has_a_line_for_each_session(talked):
     assert "agent:main:main" in text
     assert "agent:main:cron:nightly" in text
     assert talked("sessions", "list", "--agent", "nobody").stdout == ""
+
+
+def test_a_session_whose_transcript_is_gone_is_marked_missing(talked):
+    """C10: a file that was deleted was still listed like any other."""
+    gone = talked.json("sessions", "show", "main")
+    Path(gone["file"]).unlink()
+    missing = {each["key"]: each["missing"] for each in talked.json("sessions", "list")}
+    assert missing == {"agent:main:main": True, "agent:main:cron:nightly": False}
+    lines = talked("sessions", "list").stdout.splitlines()
+    assert [f"{gone['sessionId']} (missing)" in line for line in lines if gone["key"] in line] == [
+        True
+    ]
+    assert sum("(missing)" in line for line in lines) == 1
 
 
 def test_an_empty_home_has_no_sessions_and_is_not_created(cli):
@@ -182,3 +198,25 @@ def test_two_sessions_cannot_have_one_label(talked):
 
 def test_a_change_without_a_value_is_wrong_usage(talked):
     assert "FIELD=VALUE" in talked("sessions", "set", "main", "label", code=2).stderr
+
+
+def test_show_names_media_and_large_results_and_prints_neither(talked):
+    """Design 5: they are kept beside the transcript; what an older program left inline is named too."""
+    file = Path(talked.json("sessions", "show", "main")["file"])
+    result = {"type": "text", "text": "first line\n" + "x" * 2_000_000}
+    image = {"type": "image", "mimeType": "image/png", "data": "QUJD" * 11_333 + "QQ=="}
+    entries = [
+        {"type": "message", "id": "a1", "message": {"role": "user", "content": [image]}},
+        {"type": "message", "id": "a2", "message": {"role": "toolResult", "content": [result]}},
+        {"type": "message", "id": "a3", "message": {"role": "user", "content": [image]}},
+    ]
+    stored = [store_entry(entry, file, flush=False) for entry in entries[:2]]
+    with file.open("ab") as lines:
+        lines.write(b"".join(encode_line(entry) for entry in (*stored, entries[2])))
+    text = talked("sessions", "show", "main").stdout
+    assert text.count("(image, 34 KB)") == 2
+    assert "first line xxx" in text
+    assert "(head and tail of 2.0 MB)" in text
+    assert len(text) < 5_000
+    assert "QUJD" not in text
+    assert "(image, 34 KB)" in talked("sessions", "show", "main", "--tree").stdout

@@ -23,6 +23,7 @@ from hermitcrab.sessions.keys import (
     parse_agent_key,
     split_cron_run,
     subagent_depth,
+    subagent_key,
     thread_parent,
     to_store_key,
 )
@@ -287,6 +288,15 @@ class TestSubagentsAndJobs:
     def test_the_depth_of_a_subagent_is_in_its_key(self, key: str, depth: int) -> None:
         assert subagent_depth(key) == depth
         assert is_subagent(key) is (depth > 0)
+
+    @pytest.mark.parametrize("parent", ["agent:main:main", "agent:main:irc:group:#a", "global"])
+    def test_the_key_of_a_subagent_holds_the_chain_above_it(self, parent: str) -> None:
+        child = subagent_key(parent, "main", "a1")
+        grandchild = subagent_key(child, "other", "b2")
+        assert child == "agent:main:subagent:a1"
+        assert grandchild == "agent:other:subagent:a1:subagent:b2"
+        assert [subagent_depth(key) for key in (parent, child, grandchild)] == [0, 1, 2]
+        assert to_store_key(grandchild) == grandchild
 
     def test_a_run_is_split_from_its_job(self) -> None:
         assert split_cron_run("agent:main:cron:nightly:run:42") == ("agent:main:cron:nightly", "42")

@@ -1,74 +1,23 @@
-"""Chat commands: ``/compact``, ``/new``, ``/reset``, ``/status``, ``/model``, ``/help``, and those of plugins."""
+"""Chat commands: finding them in what a user writes, running them, and those of the core."""
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Any
 
-from attrs import frozen
-
-from hermitcrab.agent.events import Reply
-from hermitcrab.agent.session import SessionContext
+from hermitcrab.agent.command_calls import ChatCommand, CommandCall
+from hermitcrab.agent.override_commands import OVERRIDE_COMMANDS
 from hermitcrab.compaction.outcome import CompactionOutcome
-from hermitcrab.errors import ConfigError, HermitcrabError
-from hermitcrab.models.resolve import parse_model
+from hermitcrab.errors import HermitcrabError
 
 logger = logging.getLogger("hermitcrab.agent")
 
 
-class CommandHost(Protocol):
-    """What a command can ask of the host; the caller holds the session, so nothing here waits for its turn to end."""
-
-    def commands(self) -> Mapping[str, ChatCommand]:
-        """All chat commands."""
-
-    def model_reference(self, session: SessionContext) -> str | None:
-        """The model that answers in a session, ``provider/name``; ``None`` is the offline model."""
-
-    def check_model(self, reference: str) -> None:
-        """Raises ConfigError if nobody can make this model."""
-
-    async def compact_now(
-        self, context: SessionContext, instructions: str | None
-    ) -> CompactionOutcome:
-        """Compact the session."""
-
-    async def reset_now(self, old: SessionContext, reason: str) -> SessionContext:
-        """Begin a new session id in place of the session."""
-
-    async def continue_turn(self, key: str, text: str) -> Reply:
-        """Run a turn in the session."""
-
-    async def describe_session(self, context: SessionContext) -> Mapping[str, str]:
-        """The state of the session, line by line."""
-
-
-@frozen(kw_only=True)
-class CommandCall:
-    """A command as the user gave it; ``arguments`` is the text behind its name."""
-
-    name: str
-    arguments: str
-    session: SessionContext
-    host: CommandHost
-
-
 #: The commands that begin a new conversation.
 BEGINNING = frozenset({"new", "reset"})
-#: Runs a command and returns what to say to the user.
-CommandRunner = Callable[[CommandCall], "str | Awaitable[str]"]
-
-
-@frozen
-class ChatCommand:
-    """A chat command; ``help`` is one line."""
-
-    name: str
-    help: str
-    run: CommandRunner
 
 
 def parse_command(text: str) -> tuple[str, str] | None:
@@ -159,23 +108,6 @@ async def _status(call: CommandCall) -> str:
     return "\n".join(f"{name}: {value}" for name, value in lines.items())
 
 
-async def _model(call: CommandCall) -> str:
-    if not call.arguments:
-        return f"Model: {call.host.model_reference(call.session) or 'offline/extractive'}"
-    if call.arguments.lower() in {"default", "reset", "clear", "inherit"}:
-        await call.session.log.update_entry(provider_override=None, model_override=None)
-        return "The configured model answers again."
-    try:
-        spec = parse_model(call.arguments)
-        call.host.check_model(call.arguments)
-    except ConfigError as error:
-        return f"Not changed: {error}"
-    await call.session.log.update_entry(
-        provider_override=spec.provider_id, model_override=spec.name
-    )
-    return f"Model: {spec}"
-
-
 def _help(call: CommandCall) -> str:
     commands = call.host.commands()
     width = max(map(len, commands))
@@ -189,6 +121,6 @@ _BUILTIN = (
     ChatCommand("new", "begin a new conversation; a first message may follow", _new),
     ChatCommand("reset", "the same as /new", _new),
     ChatCommand("status", "window, engine and memory of this conversation", _status),
-    ChatCommand("model", "show or choose the model: provider/name, or default", _model),
+    *OVERRIDE_COMMANDS,
     ChatCommand("help", "this list", _help),
 )

@@ -91,10 +91,10 @@ async def _answer(host: Host, key: str, text: str) -> bool:
     """Run one turn; whether it succeeded. Ctrl-C ends it and is no failure."""
     from hermitcrab.cli.output import complain
     from hermitcrab.cli.running import Interrupted, interruptible
-    from hermitcrab.cli.turn_output import TurnOutput
+    from hermitcrab.cli.turn_output import output_for
     from hermitcrab.errors import HermitcrabError
 
-    output = TurnOutput()
+    output = await output_for(host, key)
 
     async def turn() -> None:
         async with aclosing(host.stream(key, text)) as events:

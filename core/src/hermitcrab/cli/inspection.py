@@ -44,6 +44,7 @@ def loaded_plugins(settings: Settings, config: Config) -> Iterator[LoadedPlugins
     """Load everything that is selected, for as long as the context lasts. What fails stands in the diagnostics."""
     import os
 
+    from hermitcrab.compaction.diagnostics import missing_for_compaction
     from hermitcrab.context.registry import HostEngineRegistry
     from hermitcrab.plugins.host import PluginHost
     from hermitcrab.plugins.registration import PluginRegistries
@@ -55,6 +56,7 @@ def loaded_plugins(settings: Settings, config: Config) -> Iterator[LoadedPlugins
         safe_mode=settings.safe_mode,
         environ=os.environ,
     )
+    host.report(missing_for_compaction(config, host))
     try:
         yield LoadedPlugins(
             home=settings.home_folder(), config=config, plugins=host, engines=engines

@@ -39,13 +39,13 @@ def run_command(
 async def _run(settings: Settings, key: str, text: str, model: str | None, *, shown: bool) -> Reply:
     from hermitcrab.agent.events import Reply
     from hermitcrab.cli.opening import open_host, warn_of_plugins
-    from hermitcrab.cli.turn_output import TurnOutput
+    from hermitcrab.cli.turn_output import output_for
 
     async with open_host(settings, model=model) as host:
         if not shown:
             return await host.send(key, text)
         warn_of_plugins(host)
-        output = TurnOutput()
+        output = await output_for(host, key)
         async with aclosing(host.stream(key, text)) as events:
             async for event in events:
                 output.show(event)
@@ -64,6 +64,8 @@ def reply_json(reply: Reply) -> dict[str, Any]:
         "engine": reply.engine,
         "degraded": list(reply.degraded),
         "notes": list(reply.notes),
+        "reasoning": reply.reasoning,
+        "toolLines": list(reply.tool_lines),
         "usage": {
             "input": usage.input,
             "output": usage.output,

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @common_options
 @pass_settings
 def set_command(settings: Settings, key: str, changes: tuple[str, ...], as_json: bool) -> None:
-    """Set fields of the session KEY, such as label="Harbour office"; FIELD=null deletes one."""
+    """Set fields of the session KEY, such as label="Harbour office"; FIELD=null deletes one.
+
+    model=PROVIDER/NAME chooses the model, model=default the configured one.
+    """
     from hermitcrab.cli.output import print_json
     from hermitcrab.cli.running import run
     from hermitcrab.sessions.entries import to_json
@@ -31,8 +34,14 @@ def set_command(settings: Settings, key: str, changes: tuple[str, ...], as_json:
     if as_json:
         print_json({"key": entry.key, **fields})
     else:
-        for name in patch:
+        for name in _shown(patch):
             click.echo(f"{name}: {json.dumps(fields.get(name), ensure_ascii=False)}")
+
+
+def _shown(patch: dict[str, Any]) -> list[str]:
+    """The fields that a patch is about; ``model`` stands for two of them."""
+    both = ("providerOverride", "modelOverride")
+    return [field for name in patch for field in (both if name == "model" else (name,))]
 
 
 def _change(text: str) -> tuple[str, Any]:
@@ -47,9 +56,6 @@ def _change(text: str) -> tuple[str, Any]:
 
 async def _patched(settings: Settings, key: str, patch: dict[str, Any]) -> SessionEntry:
     from hermitcrab.cli.opening import open_host
-    from hermitcrab.sessions.keys import agent_id_of
 
     async with open_host(settings) as host:
-        stored = host.store_key(key)
-        agent = await host.agent(agent_id_of(stored))
-        return await agent.sessions.patch(stored, patch)
+        return await host.patch_session(key, patch)

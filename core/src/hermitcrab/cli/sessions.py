@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hermitcrab.cli.options import Settings, common_options, json_option, pass_settings
+from hermitcrab.cli.session_export import export_command
+from hermitcrab.cli.session_import import import_command
+from hermitcrab.cli.session_prune import delete_command, prune_command
 from hermitcrab.cli.session_set import set_command
 from hermitcrab.cli.session_verify import verify_command
 
@@ -28,27 +31,53 @@ def sessions_command() -> None:
     """List, show, change and verify conversations."""
 
 
+sessions_command.add_command(delete_command)
+sessions_command.add_command(export_command)
+sessions_command.add_command(import_command)
+sessions_command.add_command(prune_command)
 sessions_command.add_command(set_command)
 sessions_command.add_command(verify_command)
 
 
 @sessions_command.command("list")
 @click.option("--agent", "agent_id", help="Only those of this agent.")
+@click.option(
+    "--archived", "is_archived", is_flag=True, help="Earlier transcripts and archives instead."
+)
 @json_option
 @common_options
 @pass_settings
-def list_command(settings: Settings, agent_id: str | None, as_json: bool) -> None:
+def list_command(
+    settings: Settings, agent_id: str | None, is_archived: bool, as_json: bool
+) -> None:
     """List the sessions of all agents, the newest first."""
     from hermitcrab.cli.output import note, print_json, print_table, show_time
+    from hermitcrab.cli.session_archives import archived_json, archived_sessions, print_archived
 
-    entries = all_entries(settings.home_folder(), agent_id)
+    if is_archived:
+        found = archived_sessions(settings, agent_id)
+        if as_json:
+            print_json(list(map(archived_json, found)))
+        else:
+            print_archived(found)
+        return
+    home = settings.home_folder()
+    entries = all_entries(home, agent_id)
+    standing = {file.stem for folder in agent_folders(home) for file in _transcripts_in(folder)}
     if as_json:
-        print_json([_entry_json(entry) for entry in entries])
+        print_json(
+            [{**_entry_json(each), "missing": each.session_id not in standing} for each in entries]
+        )
     elif entries:
         print_table(
             ("key", "session id", "updated", "messages"),
             (
-                (each.key, each.session_id, show_time(each.updated_at), f"{each.message_count:,}")
+                (
+                    each.key,
+                    each.session_id + ("" if each.session_id in standing else " (missing)"),
+                    show_time(each.updated_at),
+                    f"{each.message_count:,}",
+                )
                 for each in entries
             ),
             numbers={"messages"},
@@ -61,11 +90,17 @@ def list_command(settings: Settings, agent_id: str | None, as_json: bool) -> Non
 @click.argument("key")
 @click.option("--limit", type=click.IntRange(min=1), help="Only the last messages, this many.")
 @click.option("--tree", "as_tree", is_flag=True, help="The branches of the transcript instead.")
+@click.option("--session", "session_id", help="An archived session id of KEY instead.")
 @json_option
 @common_options
 @pass_settings
 def show_command(
-    settings: Settings, key: str, limit: int | None, as_tree: bool, as_json: bool
+    settings: Settings,
+    key: str,
+    limit: int | None,
+    as_tree: bool,
+    session_id: str | None,
+    as_json: bool,
 ) -> None:
     """Show the messages of the session KEY, from its beginning."""
     from hermitcrab.cli.output import print_json, warn
@@ -73,14 +108,13 @@ def show_command(
     from hermitcrab.cli.wording import describe_faults
     from hermitcrab.sessions.reading import read_transcript
 
-    entry = _entry_of(settings, key)
-    file = sessions_folder(settings.home_folder(), entry.key) / f"{entry.session_id}.jsonl"
+    about, file = _transcript_of(settings, key, session_id)
     contents = read_transcript(file)
     for sentence in describe_faults(contents.faults):
         warn(sentence)
     if as_tree:
         if as_json:
-            print_json({**_entry_json(entry), "file": str(file), **tree_json(contents)})
+            print_json({**about, "file": str(file), **tree_json(contents)})
         else:
             print_tree(contents)
         return
@@ -89,7 +123,7 @@ def show_command(
         shown = _last_messages(shown, limit)
     if as_json:
         messages = [_message_json(each) for each in shown if each["type"] == "message"]
-        print_json({**_entry_json(entry), "file": str(file), "messages": messages})
+        print_json({**about, "file": str(file), "messages": messages})
     else:
         _print_entries(shown)
 
@@ -122,26 +156,48 @@ def agent_folders(home: Path) -> list[Path]:
     )
 
 
-def sessions_folder(home: Path, key: str) -> Path:
+def sessions_folder(settings: Settings, key: str) -> Path:
     """The folder that holds the transcripts of a stored key's agent."""
-    from hermitcrab.sessions.keys import agent_id_of
+    from hermitcrab.agent.addressing import owner_of
 
-    return home / "agents" / agent_id_of(key) / "sessions"
+    return settings.home_folder() / "agents" / owner_of(settings.config(), key) / "sessions"
+
+
+def _transcript_of(
+    settings: Settings, key: str, session_id: str | None
+) -> tuple[dict[str, Any], Path]:
+    """What is to be said of a session, current or archived, and its transcript."""
+    from hermitcrab.cli.session_archives import archived_session
+
+    if session_id is not None:
+        archived = archived_session(settings, key, session_id)
+        about = {
+            "key": archived.key,
+            "sessionId": archived.session_id,
+            "updatedAt": archived.ended_at,
+            "reason": archived.reason,
+        }
+        return about, archived.file
+    entry = _entry_of(settings, key)
+    return _entry_json(entry), sessions_folder(settings, entry.key) / f"{entry.session_id}.jsonl"
 
 
 def _entry_of(settings: Settings, key: str) -> SessionEntry:
-    from hermitcrab.config import default_agent_id
+    from hermitcrab.agent.addressing import owner_of, stored_key
     from hermitcrab.errors import SessionNotFoundError
-    from hermitcrab.sessions.keys import agent_id_of, to_store_key
 
     config = settings.config()
-    stored = to_store_key(key, agent_id=default_agent_id(config), main_key=config.session.main_key)
-    for entry in all_entries(settings.home_folder(), agent_id_of(stored)):
+    stored = stored_key(config, key)
+    for entry in all_entries(settings.home_folder(), owner_of(config, stored)):
         if stored == entry.key:
             return entry
     raise SessionNotFoundError(
         f"there is no session {stored!r}", hint="See `hermitcrab sessions list`."
     )
+
+
+def _transcripts_in(agent_folder: Path) -> Iterator[Path]:
+    return (agent_folder / "sessions").glob("*.jsonl")
 
 
 def _entry_json(entry: SessionEntry) -> dict[str, Any]:
@@ -201,15 +257,17 @@ def _count(tokens: object) -> str:
 
 
 def message_lines(message: Message) -> Iterator[str]:
-    """A message in a few lines: its text, cut, and its tool calls."""
+    """A message in a few lines: its text, cut, its media, and its tool calls."""
+    from hermitcrab.agent.shown_work import short_arguments
+    from hermitcrab.cli.attachments import attachment_lines
     from hermitcrab.cli.output import one_line
-    from hermitcrab.cli.turn_output import short_arguments
     from hermitcrab.messages.text import text_of, tool_calls_of
 
     text = one_line(text_of(message), _TEXT_CHARACTERS)
-    calls = tool_calls_of(message)
-    if text or not calls:
+    calls, attachments = tool_calls_of(message), list(attachment_lines(message))
+    if text or not (calls or attachments):
         yield text or "(no text)"
+    yield from attachments
     for call in calls:
         arguments = call.get("arguments")
         shown = short_arguments(arguments) if isinstance(arguments, dict) else str(arguments or "")

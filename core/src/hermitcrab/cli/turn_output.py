@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,16 +10,23 @@ from hermitcrab.cli.output import note, one_line, printable, warn
 from hermitcrab.memory.silent import SILENT_TOKEN
 
 if TYPE_CHECKING:
-    from hermitcrab.agent.events import Flushed, Reply, ToolStarted, TurnEvent
+    from hermitcrab.agent.events import Flushed, Reply, ToolEnded, ToolStarted, TurnEvent
+    from hermitcrab.agent.host import Host
 
-_ARGUMENT_CHARACTERS = 60
 _ERROR_CHARACTERS = 120
+_RESULT_CHARACTERS = 400
 
 
 class TurnOutput:
-    """Shows the events of one turn."""
+    """Shows the events of one turn.
 
-    def __init__(self) -> None:
+    :param verbose: ``off`` for no tool calls, ``full`` for what they returned as well.
+    """
+
+    def __init__(self, verbose: str | None = None) -> None:
+        self._verbose = verbose or "on"
+        self._thinking = ""
+        self._has_shown_thinking = False
         self._held = ""
         self._shown = ""
         self._line_is_open = False
@@ -31,21 +36,47 @@ class TurnOutput:
         """Show one event."""
         from hermitcrab.agent.commands import describe_compaction
         from hermitcrab.agent.events import Compacted, Flushed, Reply, ToolEnded, ToolStarted
-        from hermitcrab.models.contract import TextDelta
+        from hermitcrab.models.contract import TextDelta, ThinkingDelta
 
+        if isinstance(event, ThinkingDelta):
+            self._think(event.text)
+            return
+        self._end_thinking()
         if isinstance(event, TextDelta):
             self._text(event.text)
-        elif isinstance(event, ToolStarted):
-            self._aside(_tool_line(event))
-        elif isinstance(event, ToolEnded):
-            if event.is_error:
-                self._aside(f"  {event.name} failed: {one_line(event.result, _ERROR_CHARACTERS)}")
+        elif isinstance(event, ToolStarted | ToolEnded):
+            self._tool(event)
         elif isinstance(event, Flushed):
             self._aside(_flush_line(event))
         elif isinstance(event, Compacted):
             self._aside(describe_compaction(event.outcome))
         elif isinstance(event, Reply):
             self._reply(event)
+
+    def _tool(self, event: ToolStarted | ToolEnded) -> None:
+        from hermitcrab.agent.events import ToolStarted
+        from hermitcrab.agent.shown_work import tool_line
+
+        if self._verbose == "off":
+            return
+        if isinstance(event, ToolStarted):
+            self._aside(tool_line(event.name, event.arguments))
+        elif event.is_error:
+            self._aside(f"  {event.name} failed: {one_line(event.result, _ERROR_CHARACTERS)}")
+        elif self._verbose == "full":
+            self._aside(f"  {event.name} returned: {one_line(event.result, _RESULT_CHARACTERS)}")
+
+    def _think(self, text: str) -> None:
+        """Show thinking as it arrives, a line at a time."""
+        self._has_shown_thinking = True
+        *lines, self._thinking = (self._thinking + text).split("\n")
+        for line in lines:
+            self._aside(line)
+
+    def _end_thinking(self) -> None:
+        line, self._thinking = self._thinking, ""
+        if line:
+            self._aside(line)
 
     def interrupted(self) -> None:
         """End a turn that the user cancelled."""
@@ -83,23 +114,24 @@ class TurnOutput:
             click.echo(text, nl=False)
             self._line_is_open = True
         self.end_line()
+        if not self._has_shown_thinking:
+            for line in reply.reasoning.splitlines():
+                self._aside(line)
         for sentence in reply.notes:
             note(sentence)
         for sentence in reply.degraded:
             warn(sentence)
 
 
-def _tool_line(event: ToolStarted) -> str:
-    return f"{event.name}({short_arguments(event.arguments)})"
+async def output_for(host: Host, key: str) -> TurnOutput:
+    """What shows the next turn of a session; of one that cannot be opened, the turn itself will tell."""
+    from hermitcrab.errors import HermitcrabError
 
-
-def short_arguments(arguments: Mapping[str, Any]) -> str:
-    """The arguments of a tool call on one line."""
-    shown = []
-    for name, value in arguments.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        shown.append(f"{name}={one_line(text, _ARGUMENT_CHARACTERS)}")
-    return ", ".join(shown)
+    try:
+        verbose = (await host.levels(key)).verbose
+    except HermitcrabError:
+        verbose = None
+    return TurnOutput(None if verbose is None else verbose.value)
 
 
 def _flush_line(event: Flushed) -> str:

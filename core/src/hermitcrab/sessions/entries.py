@@ -177,16 +177,36 @@ class SessionEntries:
         )
         return [note for (note,) in rows]
 
-    def list(self) -> list[SessionEntry]:
-        """All entries, the newest first."""
+    def list(self, *, strict: bool = False) -> list[SessionEntry]:
+        """All entries, the newest first.
+
+        :param strict: raise for a damaged row, which is left out otherwise.
+        """
         if self._is_unused():
             return []
+        decoded = self._decoded if strict else self._decoded_or_none
         rows = self._run(
             lambda connection: connection.execute(
                 "select key, entry from session_entries order by updated_at desc, key"
             ).fetchall()
         )
-        return [entry for key, text in rows if (entry := self._decoded_or_none(key, text))]
+        return [entry for key, text in rows if (entry := decoded(key, text))]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the table, in which the transcripts stand too."""
+        return self._path.parent
+
+    def transact(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do work on the rows in one transaction, which an exception takes back."""
+
+        def transaction(connection: sqlite3.Connection) -> _T:
+            self._cache.clear()
+            with connection:
+                connection.execute("begin immediate")
+                return work(connection)
+
+        return self._run(transaction)
 
     def close(self) -> None:
         """Close the database; safe to call twice."""
@@ -244,7 +264,7 @@ class SessionEntries:
         return None if row is None else self._remember(self._decoded(key, row[0]))
 
     def _write(self, connection: sqlite3.Connection, entry: SessionEntry) -> SessionEntry:
-        connection.execute(database.WRITE, _row(entry))
+        connection.execute(database.WRITE, row_of(entry))
         return entry
 
     def _remember(self, entry: SessionEntry) -> SessionEntry:
@@ -349,7 +369,7 @@ class SessionEntries:
         rebuilt = rebuild_entries(self._path.parent, _agent_of(self._path), cause)
         if rebuilt is None:
             return None
-        return _RebuiltRows(tuple(map(_row, rebuilt.entries)), rebuilt.notes)
+        return _RebuiltRows(tuple(map(row_of, rebuilt.entries)), rebuilt.notes)
 
 
 def _agent_of(path: Path) -> str:
@@ -360,6 +380,7 @@ def _agent_of(path: Path) -> str:
     return normalise_agent_id(folder.name) if folder.parent.name == "agents" else DEFAULT_AGENT
 
 
-def _row(entry: SessionEntry) -> database.Row:
+def row_of(entry: SessionEntry) -> database.Row:
+    """What stands in the table for an entry."""
     text = json.dumps(scrub(to_json(entry)), ensure_ascii=False)
     return scrub(entry.key), entry.session_id, entry.updated_at, text

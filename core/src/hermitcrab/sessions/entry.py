@@ -23,7 +23,8 @@ class SessionEntry:
     last turn of a user. ``compaction_count`` counts compactions and so names the current cycle; ``flushed_cycle`` is
     the last cycle whose flush ran, ``None`` for never, and ``flushed_entry_id`` the last entry that it saw.
     ``rejected_summaries`` counts summaries that failed within the current cycle. ``spawn_depth`` is 0 for a session
-    that a user talks to. The names of levels are those of :mod:`hermitcrab.sessions.levels`.
+    that a user talks to. ``model_override_source`` is ``user`` or ``auto``; without one, the user chose. The names of
+    levels are those of :mod:`hermitcrab.sessions.levels`.
     """
 
     key: str
@@ -38,6 +39,7 @@ class SessionEntry:
     origin: Mapping[str, Any] | None = None
     provider_override: str | None = None
     model_override: str | None = None
+    model_override_source: str | None = None
     thinking_level: str | None = None
     fast_mode: FastMode | None = None
     verbose_level: str | None = None
@@ -83,8 +85,6 @@ _CARRIED_OVER = (
     "chat_type",
     "channel",
     "origin",
-    "provider_override",
-    "model_override",
     "thinking_level",
     "fast_mode",
     "verbose_level",
@@ -95,6 +95,7 @@ _CARRIED_OVER = (
     "spawn_depth",
     "pinned_at",
 )
+_MODEL_CHOICE = ("provider_override", "model_override", "model_override_source")
 #: What a transcript tells by itself, or what only describes the running process.
 _NOT_RECORDED = frozenset(
     {
@@ -147,14 +148,18 @@ def record_of(entry: SessionEntry) -> dict[str, Any]:
 
 
 def successor(old: SessionEntry, session_id: str, started_at: int) -> SessionEntry:
-    """The entry of the session id that replaces another one under its key; what the user set is carried over."""
+    """The entry of the session id that replaces another one under its key; what the user set is carried over.
+
+    A model that the program chose is not: what made it do so belongs to the old session (sessions 2.10).
+    """
+    chosen = () if old.model_override_source == "auto" else _MODEL_CHOICE
     return SessionEntry(
         key=old.key,
         session_id=session_id,
         updated_at=started_at,
         session_started_at=started_at,
         previous_session_ids=(*old.previous_session_ids, old.session_id),
-        **{name: getattr(old, name) for name in _CARRIED_OVER},
+        **{name: getattr(old, name) for name in (*_CARRIED_OVER, *chosen)},
     )
 
 

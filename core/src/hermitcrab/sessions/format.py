@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Required, TypedDict
 
-from hermitcrab.errors import TranscriptError
+from hermitcrab.errors import EntryError
 from hermitcrab.messages.text import scrub
 from hermitcrab.messages.types import Message
 
@@ -79,14 +79,19 @@ class IdSource:
             os.register_at_fork(after_in_child=self._begin_anew)
 
     def next(self) -> str:
+        """One id."""
+        return self.take(1)[0]
+
+    def take(self, count: int) -> list[str]:
+        """As many ids, in order."""
         # 40 bits of milliseconds since 2020 (until 2054) and 24 random bits; within one millisecond ids count upwards.
         with self._lock:
             moment = max(0, int(self._now() * 1000) - _ID_EPOCH_MS)
+            first = self._last + 1
             if moment > self._last >> _ID_RANDOM_BITS:
-                self._last = (moment << _ID_RANDOM_BITS) | secrets.randbits(_ID_RANDOM_BITS)
-            else:
-                self._last += 1
-            return f"{self._last:016x}"
+                first = (moment << _ID_RANDOM_BITS) | secrets.randbits(_ID_RANDOM_BITS)
+            self._last = first + count - 1
+            return [f"{number:016x}" for number in range(first, first + count)]
 
     def _begin_anew(self) -> None:
         """A forked child must not count on from where its parent counts on too."""
@@ -132,7 +137,7 @@ def new_header(session_id: str, moment: datetime, *, cwd: str, parent: str | Non
 def encode_line(value: Mapping[str, Any]) -> bytes:
     """One line of a transcript, newline included. Lone surrogates become U+FFFD (C57), NaN and infinities null.
 
-    :raises TranscriptError: if it holds something that JSON cannot express.
+    :raises EntryError: if it holds something that JSON cannot express.
     """
     try:
         try:
@@ -140,7 +145,7 @@ def encode_line(value: Mapping[str, Any]) -> bytes:
         except ValueError:
             return _dump(_expressible(scrub(dict(value))))
     except (TypeError, ValueError, RecursionError) as error:
-        raise TranscriptError(
+        raise EntryError(
             f"an entry of type {value.get('type')!r} cannot be written as JSON: {error}",
             hint="Messages hold texts, numbers, booleans, null, lists and objects only.",
         ) from error
@@ -170,7 +175,7 @@ def _expressible(value: Any) -> Any:
 def encode_entry(entry: Entry) -> tuple[Entry, bytes]:
     """A line, and the entry as it will be read back: the same object if nothing in it had to be replaced.
 
-    :raises TranscriptError: if it holds something that JSON cannot express.
+    :raises EntryError: if it holds something that JSON cannot express.
     """
     try:
         return entry, _dump(entry)

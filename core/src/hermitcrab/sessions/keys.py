@@ -17,12 +17,14 @@ DEFAULT_AGENT = "main"
 DEFAULT_MAIN_KEY = "main"
 DEFAULT_ACCOUNT = "default"
 #: Keys that belong to no agent.
-SENTINELS = frozenset({"global", "unknown"})
+GLOBAL_KEY = "global"
+SENTINELS = frozenset({GLOBAL_KEY, "unknown"})
 
 ChatType = Literal["direct", "group", "channel", "unknown"]
 KeyShape = Literal["missing", "agent", "malformed_agent", "legacy_or_alias"]
 DirectScope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
 GroupScope = Literal["per-group", "main"]
+SessionScope = Literal["per-sender", "global"]
 
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -112,11 +114,10 @@ def check_session_id(session_id: str) -> str:
 def parse_agent_key(key: str) -> AgentKey | None:
     """Split ``agent:<id>:<rest>``; ``None`` if the key does not have that form (sessions 1.5, version C)."""
     parts = key.strip().split(":", 2)
-    if len(parts) < 3 or parts[0].lower() != "agent" or not parts[1] or not parts[2].strip(":"):
+    if len(parts) < 3 or parts[0].lower() != "agent" or not _AGENT_ID.fullmatch(parts[1]):
         return None
-    if not _AGENT_ID.fullmatch(parts[1]) or parts[2].startswith(":"):
-        return None
-    return AgentKey(parts[1].lower(), fold_key(parts[2]))
+    rest = fold_key(parts[2])
+    return AgentKey(parts[1].lower(), rest) if rest and not rest.startswith(":") else None
 
 
 def classify(key: str) -> KeyShape:
@@ -129,9 +130,15 @@ def classify(key: str) -> KeyShape:
 
 
 def to_store_key(
-    key: str, *, agent_id: str = DEFAULT_AGENT, main_key: str = DEFAULT_MAIN_KEY
+    key: str,
+    *,
+    agent_id: str = DEFAULT_AGENT,
+    main_key: str = DEFAULT_MAIN_KEY,
+    scope: SessionScope = "per-sender",
 ) -> str:
     """The key under which a session is stored, for what a caller may write: ``main``, ``cron:x``, a whole key.
+
+    Under the scope ``global`` an agent's main session is the one that all share (sessions 1.4).
 
     :raises SessionKeyError: if no well-formed key comes out of it.
     """
@@ -149,13 +156,15 @@ def to_store_key(
         )
     if parsed.rest in {DEFAULT_MAIN_KEY, main}:
         parsed = AgentKey(parsed.agent_id, main)
+        if scope == "global":
+            return GLOBAL_KEY
     return str(parsed)
 
 
-def agent_id_of(key: str) -> str:
-    """The agent that a key belongs to; ``main`` for a key without one."""
+def agent_id_of(key: str, default: str = DEFAULT_AGENT) -> str:
+    """The agent that a key belongs to; ``default`` has the keys without one."""
     parsed = parse_agent_key(key)
-    return DEFAULT_AGENT if parsed is None else parsed.agent_id
+    return default if parsed is None else parsed.agent_id
 
 
 def _rest(key: str) -> str:
@@ -172,6 +181,12 @@ def subagent_depth(key: str) -> int:
     """How many sessions stand above this one: 0 for one that a user talks to (sessions 1.5, version C)."""
     parts = _rest(key).split(":")
     return sum(part == "subagent" for part in parts[:-1])
+
+
+def subagent_key(parent: str, agent_id: str, unique: str) -> str:
+    """The key of a subagent's session; one that a subagent starts has its own chain in front (sessions 1.2)."""
+    chain = f"{_rest(parent)}:" if is_subagent(parent) else ""
+    return str(AgentKey(agent_id, f"{chain}subagent:{unique}"))
 
 
 def is_cron(key: str) -> bool:
@@ -195,6 +210,13 @@ def chat_type(key: str) -> ChatType:
     """The chat type that the structure of a key tells; an ambiguous key is ``unknown`` (sessions 1.6, version C)."""
     found = _possible_types(key)
     return found.pop() if len(found) == 1 else "unknown"
+
+
+def channel_of(key: str) -> str | None:
+    """The channel that the structure of a key names; ``None`` where it names none, or may mean more than one thing."""
+    parts = _rest(thread_parent(key) or key).split(":")
+    is_chat = chat_type(key) != "unknown" and parts[0] not in {"direct", "dm"}
+    return parts[0] if is_chat else None
 
 
 def is_ambiguous(key: str) -> bool:

@@ -19,6 +19,18 @@ THINKING_LEVELS = (
     "max",
     "ultra",
 )
+#: How much thinking a level stands for, to find the nearest one that a model knows.
+THINKING_RANKS = {
+    "off": 0,
+    "minimal": 10,
+    "low": 20,
+    "medium": 30,
+    "adaptive": 30,
+    "high": 40,
+    "xhigh": 60,
+    "max": 70,
+    "ultra": 80,
+}
 VERBOSE_LEVELS = ("off", "on", "full")
 REASONING_LEVELS = ("off", "on", "stream")
 

@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermitcrab.config.problems import nearest_name
-from hermitcrab.errors import SessionError
+from hermitcrab.errors import ConfigError, SessionError
+from hermitcrab.models.resolve import ModelSpec, parse_model
 from hermitcrab.sessions import levels
 from hermitcrab.sessions.entry import FIELD_NAMES, SessionEntry
 from hermitcrab.sessions.keys import fold, is_subagent
+from hermitcrab.sessions.model_override import OverrideSource, selection
 
 _LABEL_CHARACTERS = 512
 _STATES = ("running", "done", "failed", "killed", "timeout")
+_SEND_POLICIES = {"allow": "allow", "on": "allow", "deny": "deny", "off": "deny"}
+_MODEL_FIELDS = frozenset({"model", "modelOverride", "providerOverride"})
 _CHAT_TYPES = {"direct": "direct", "dm": "direct", "group": "group", "channel": "channel"}
 
 
@@ -20,13 +24,20 @@ class _InvalidError(Exception):
     """What a field takes instead of the value that it was given."""
 
 
-def parse_patch(entry: SessionEntry, patch: Mapping[str, Any]) -> dict[str, Any]:
+def parse_patch(
+    entry: SessionEntry, patch: Mapping[str, Any], *, default_model: ModelSpec | None = None
+) -> dict[str, Any]:
     """The changes of fields, by their Python names, that a patch with JSON names asks for.
 
+    ``model`` stands for a model override as a whole, ``provider/name``.
+
+    :param default_model: the configured model, which is no override; ``None`` if the caller does not know it.
     :raises SessionError: for an unknown field, one that cannot be set, or a value that the field does not take.
     """
     changes: dict[str, Any] = {}
     for name, value in patch.items():
+        if name == "model":
+            continue
         parse = _FIELDS.get(name)
         if parse is None:
             raise _no_such_field(name)
@@ -37,9 +48,43 @@ def parse_patch(entry: SessionEntry, patch: Mapping[str, Any]) -> dict[str, Any]
                 f"{name} cannot be {value!r}: {error}", hint="Nothing was changed."
             ) from None
         _check_lineage(entry, name, changes[FIELD_NAMES[name]])
-    if changes.get("model_override", entry.model_override) is None and "model_override" in changes:
-        changes["provider_override"] = None
+    if not _MODEL_FIELDS.isdisjoint(patch):
+        changes |= _model_changes(entry, patch, changes, default_model)
     return changes
+
+
+def _model_changes(
+    entry: SessionEntry,
+    patch: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    default: ModelSpec | None,
+) -> dict[str, Any]:
+    """The changes that choosing a model comes to, whichever of the fields for it were patched."""
+    source: OverrideSource = "auto" if changes.get("model_override_source") == "auto" else "user"
+    if "model" in patch:
+        return selection(entry, _model(patch["model"]), default=default, source=source)
+    name = changes.get("model_override", entry.model_override)
+    # The provider of another model says nothing of this one (sessions 2.3).
+    kept = entry.provider_override if name == entry.model_override else None
+    provider = changes.get("provider_override", kept)
+    if name and provider:
+        return selection(entry, ModelSpec(provider, name), default=default, source=source)
+    if name is None and "modelOverride" in patch:
+        provider = None
+    return {**selection(entry, None), "provider_override": provider, "model_override": name}
+
+
+def _model(value: Any) -> ModelSpec | None:
+    """The model that a value names; nothing, and the words that take an override away, name the configured one."""
+    if value is None or (isinstance(value, str) and fold(value) in levels.REMOVING_WORDS):
+        return None
+    try:
+        return parse_model(value if isinstance(value, str) else "")
+    except ConfigError:
+        raise SessionError(
+            f"model cannot be {value!r}: it takes provider/name, offline, or default",
+            hint="Nothing was changed.",
+        ) from None
 
 
 def parse_record(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,14 +111,12 @@ def _no_such_field(name: str) -> SessionError:
     if name in FIELD_NAMES:
         return SessionError(
             f"{name} cannot be set by hand",
-            hint=f"These can be set: {', '.join(sorted(_FIELDS))}.",
+            hint=f"These can be set: {', '.join(_SETTABLE)}.",
         )
-    near = nearest_name(name, _FIELDS)
+    near = nearest_name(name, _SETTABLE)
     return SessionError(
         f"a session has no field {name!r}",
-        hint=f"Did you mean {near}?"
-        if near
-        else f"These can be set: {', '.join(sorted(_FIELDS))}.",
+        hint=f"Did you mean {near}?" if near else f"These can be set: {', '.join(_SETTABLE)}.",
     )
 
 
@@ -140,11 +183,13 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _one_of(names: Mapping[str, str]) -> Callable[[Any], str]:
+def _one_of(names: Mapping[str, str], valid: str | None = None) -> Callable[[Any], str]:
+    """One of these words; ``valid`` says which, where that is not simply what they stand for."""
+
     def parse(value: Any) -> str:
         found = names.get(fold(value)) if isinstance(value, str) else None
         if found is None:
-            raise _InvalidError(f"it takes {', '.join(dict.fromkeys(names.values()))}")
+            raise _InvalidError(f"it takes {valid or ', '.join(dict.fromkeys(names.values()))}")
         return found
 
     return parse
@@ -169,6 +214,16 @@ def _level(read: Callable[[str], Any], valid: str) -> Callable[[Any], Any]:
     return parse
 
 
+def _unless_removed(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same, but for words that take the value away."""
+
+    def parse_or_remove(value: Any) -> Any:
+        removed = isinstance(value, str) and fold(value) in levels.REMOVING_WORDS
+        return None if removed else parse(value)
+
+    return parse_or_remove
+
+
 _FIELDS: dict[str, Callable[[Any], Any]] = {
     "label": _label,
     "displayName": _text,
@@ -181,8 +236,9 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "fastMode": _level(levels.fast_mode, "on, off, auto"),
     "verboseLevel": _level(levels.verbose_level, ", ".join(levels.VERBOSE_LEVELS)),
     "reasoningLevel": _level(levels.reasoning_level, ", ".join(levels.REASONING_LEVELS)),
-    "sendPolicy": _named("allow", "deny"),
-    "groupActivation": _named("mention", "always"),
+    "modelOverrideSource": _named("auto", "user"),
+    "sendPolicy": _unless_removed(_one_of(_SEND_POLICIES, "on (allow), off (deny)")),
+    "groupActivation": _unless_removed(_named("mention", "always")),
     "spawnedBy": _text,
     "spawnDepth": _count,
     "archivedAt": _count,
@@ -192,6 +248,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "inputTokens": _count,
     "outputTokens": _count,
 }
+_SETTABLE = sorted([*_FIELDS, "model"])
 #: How fields that are set by the program are read back from a transcript: as they were written.
 _RECORDED: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(

@@ -30,6 +30,9 @@ from hermitcrab.sessions.patching import parse_record
 
 logger = logging.getLogger("hermitcrab.sessions")
 
+#: In a record: what the transcript recorded before it holds for the home that it comes from, and not here.
+REPLACES_RECORDS = "replacesRecords"
+
 
 @frozen
 class RebuiltEntries:
@@ -83,7 +86,7 @@ class TranscriptFacts:
         if kind == "message":
             self.messages += 1
             message = line.get("message")
-            if isinstance(message, dict) and message.get("role") == "user":
+            if _is_interaction(message):
                 self.last_user_moment = max(self.last_user_moment, moment)
         elif kind == "compaction":
             self._count_compaction(line)
@@ -106,6 +109,9 @@ class TranscriptFacts:
             return
         named = reference(data.get("sessionId"))
         changes = parse_record(data)
+        if data.get(REPLACES_RECORDS) is True:
+            self.namings.clear()
+            self.by_key.clear()
         if named in {None, self.session_id}:
             added = data.get("addCompactions")
             entry = merge(self.by_key.get(key) or evolve(self.entry, key=key), changes)
@@ -134,6 +140,15 @@ class TranscriptFacts:
         )
 
 
+def _is_interaction(message: object) -> bool:
+    """Whether a user said this to the agent; what a group said to others is no interaction."""
+    return (
+        isinstance(message, dict)
+        and message.get("role") == "user"
+        and "groupContext" not in message
+    )
+
+
 def _with_compactions(entry: SessionEntry, count: int) -> SessionEntry:
     return evolve(entry, compaction_count=entry.compaction_count + count)
 
@@ -143,12 +158,13 @@ def _moment_of(value: object) -> int | None:
     return None if moment is None else milliseconds(moment)
 
 
-def scan_transcript(path: Path) -> TranscriptFacts:
+def scan_transcript(path: Path, session_id: str | None = None) -> TranscriptFacts:
     """Read a transcript once, one line at a time.
 
+    :param session_id: its session id, by default what the file is called after.
     :raises TranscriptError: if it cannot be read.
     """
-    session_id = path.name.removesuffix(".jsonl")
+    session_id = session_id or path.name.removesuffix(".jsonl")
     with open_transcript(path) as file:
         header, _ = read_header(file, path)
         started = _moment_of(header.get("timestamp")) or int(path.stat().st_mtime * 1000)

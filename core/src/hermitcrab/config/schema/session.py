@@ -10,8 +10,10 @@ from attrs import field, frozen
 from hermitcrab.config.keys import about
 from hermitcrab.config.rules import Range
 from hermitcrab.config.schema.forms import NAME
+from hermitcrab.config.schema.maintenance import MaintenanceConfig
 
 __all__ = [
+    "HistoryLimitConfig",
     "MemoryConfig",
     "ResetByTypeConfig",
     "ResetConfig",
@@ -99,6 +101,18 @@ class SendPolicyConfig:
 
 
 @frozen(kw_only=True)
+class HistoryLimitConfig:
+    """How many user turns the model sees of the conversations of one channel."""
+
+    direct: Annotated[int, Range(minimum=1)] | None = field(
+        default=None, metadata=about("In direct conversations; null is `session.historyLimit`.")
+    )
+    group: Annotated[int, Range(minimum=1)] | None = field(
+        default=None, metadata=about("In groups and channels; null is `session.historyLimit`.")
+    )
+
+
+@frozen(kw_only=True)
 class SessionConfig:
     """How conversations are named, kept and locked."""
 
@@ -107,6 +121,13 @@ class SessionConfig:
         metadata=about(
             "When transcripts are forced to disk: at the end of a turn, at every message, or when the "
             "operating system likes."
+        ),
+    )
+    scope: Literal["per-sender", "global"] = field(
+        default="per-sender",
+        metadata=about(
+            "Whether conversations have keys of their own, or all messages share the one under the key `global`, "
+            "which the default agent has."
         ),
     )
     main_key: Annotated[str, NAME] = field(
@@ -149,9 +170,35 @@ class SessionConfig:
     send_policy: SendPolicyConfig = field(
         factory=SendPolicyConfig, metadata=about("Whether replies go out.")
     )
+    group_activation: Literal["mention", "always"] = field(
+        default="mention",
+        metadata=about(
+            "What the agent answers in groups and channels: what mentions it or replies to it, or everything. What it "
+            "does not answer it reads as context."
+        ),
+    )
+    group_activation_by_channel: Mapping[Annotated[str, NAME], Literal["mention", "always"]] = (
+        field(factory=dict, metadata=about("The same by channel.", placeholder="channel"))
+    )
+    group_history_limit: Annotated[int, Range(minimum=0)] = field(
+        default=50,
+        metadata=about(
+            "How many messages of a group that were not for the agent it sees at most before one that is."
+        ),
+    )
     history_limit: Annotated[int, Range(minimum=1)] | None = field(
         default=None,
         metadata=about("How many user turns the model sees at most; null is no limit."),
+    )
+    history_limit_by_channel: Mapping[Annotated[str, NAME], HistoryLimitConfig] = field(
+        factory=dict,
+        metadata=about(
+            "The same for the conversations of a channel, as their keys name it.",
+            placeholder="channel",
+        ),
+    )
+    maintenance: MaintenanceConfig = field(
+        factory=MaintenanceConfig, metadata=about("What of old sessions is kept, and for how long.")
     )
     lock_timeout_ms: Annotated[int, Range(above=0)] = field(
         default=10_000,
