@@ -144,7 +144,12 @@ async def test_plugins_leave_out_optional_tools_only(open_host, crab, handlers):
         model, plugins=[handlers(before_prompt_build=before_prompt_build)]
     ) as host:
         reply = await host.send(MAIN, "Search.")
-    assert [tool.name for tool in model.requests[0].tools] == ["read", "write", "memory_get"]
+    assert [tool.name for tool in model.requests[0].tools] == [
+        "read",
+        "write",
+        "edit",
+        "memory_get",
+    ]
     assert "there is no tool 'memory_search'" in str(reply.messages[2]["content"])
 
 

@@ -13,6 +13,7 @@ import pytest
 PUBLIC = (
     "hermitcrab",
     "hermitcrab.agent",
+    "hermitcrab.compaction",
     "hermitcrab.context",
     "hermitcrab.errors",
     "hermitcrab.hooks",
@@ -45,6 +46,7 @@ def test_the_names_of_the_design_are_there():
         "hermitcrab": "Host load_config hookimpl register_context_engine __version__",
         "hermitcrab.context": "ContextEngine ContextEngineInfo EngineContext BootstrapResult IngestResult"
         " AssembleResult CompactResult RegistrationResult delegate_compaction",
+        "hermitcrab.compaction": "CompactionProvider SummaryRequest SummaryWriter",
         "hermitcrab.memory": "MemoryBackend SearchResult Hit EmbeddingProvider files",
         "hermitcrab.models": "ChatModel ChatRequest",
         "hermitcrab.messages": "user assistant tool_result from_openai to_openai from_anthropic to_anthropic",

@@ -82,7 +82,7 @@ def test_turns_of_two_processes_interleave_in_one_line(begun):
 
 
 def test_a_message_in_the_middle_of_a_tool_round_leaves_legal_views(begun):
-    """C11, C44: calls and results stay together for either model, whatever stands between them in the file."""
+    """C11, C44, #88647: a file that changed during the turn is read on; calls and results stay together for both."""
     home, file = begun
     working, other = run_together(home, "tool", "message")
     entries = entries_of(file)

@@ -12,12 +12,16 @@ The tree::
     │   ├── SessionNotFoundError            no such session key
     │   ├── SessionLabelTakenError          another session has the label; carries its ``key``
     │   ├── SessionLockedError              another process held the transcript too long
+    │   ├── SessionStateError               something that a session's state does not allow, such as a second turn
+    │   ├── SpawnRefusedError               a subagent that may not start, or could not be prepared
     │   └── TranscriptError                 a transcript that cannot be read or written
+    │       └── EntryError                  an entry that a transcript cannot hold
     ├── ModelError
     │   ├── ModelAuthError              the provider refused the credentials
     │   ├── ModelRateLimitError         too many requests; carries ``retry_after_s``
-    │   ├── ModelOverflowError          the request is larger than the context window
-    │   ├── ModelUnavailableError       no answer, a timeout or a server error
+    │   ├── ModelOverflowError          the request is larger than the window; carries ``observed_tokens``
+    │   ├── ModelUnavailableError       no answer or a server error
+    │   │   └── ModelTimeoutError           no answer in time
     │   └── ModelRequestError           the provider calls the request malformed
     ├── CompactionError                 a compaction that could not be carried out
     ├── MemoryBackendError              a memory backend that failed
@@ -35,6 +39,7 @@ __all__ = [
     "CompactionError",
     "ConfigError",
     "ContextEngineError",
+    "EntryError",
     "HermitcrabError",
     "HookError",
     "MemoryBackendError",
@@ -43,6 +48,7 @@ __all__ = [
     "ModelOverflowError",
     "ModelRateLimitError",
     "ModelRequestError",
+    "ModelTimeoutError",
     "ModelUnavailableError",
     "PathRefusedError",
     "PluginError",
@@ -51,6 +57,8 @@ __all__ = [
     "SessionLabelTakenError",
     "SessionLockedError",
     "SessionNotFoundError",
+    "SessionStateError",
+    "SpawnRefusedError",
     "ToolError",
     "TranscriptError",
 ]
@@ -127,8 +135,20 @@ class SessionLockedError(SessionError, TimeoutError):
     """Another process held the transcript longer than we were willing to wait."""
 
 
+class SessionStateError(SessionError):
+    """The state of a session does not allow this, such as a second turn while one runs."""
+
+
+class SpawnRefusedError(SessionError):
+    """A subagent may not start, or its start could not be prepared; nothing was left behind."""
+
+
 class TranscriptError(SessionError):
     """A transcript cannot be read or written."""
+
+
+class EntryError(TranscriptError):
+    """An entry holds what JSON cannot express; neither it nor what was to be written with it is on disk."""
 
 
 class ModelError(HermitcrabError):
@@ -158,11 +178,29 @@ class ModelRateLimitError(ModelError):
 
 
 class ModelOverflowError(ModelError):
-    """The request is larger than the model's context window."""
+    """The request is larger than the model's context window.
+
+    :param observed_tokens: how large the request is by the provider's count, where it said so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | PathLike[str] | None = None,
+        hint: str | None = None,
+        observed_tokens: int | None = None,
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.observed_tokens = observed_tokens
 
 
 class ModelUnavailableError(ModelError):
     """No answer from the provider: a timeout, a broken connection or a server error."""
+
+
+class ModelTimeoutError(ModelUnavailableError):
+    """The provider took a request and did not answer it in time."""
 
 
 class ModelRequestError(ModelError):

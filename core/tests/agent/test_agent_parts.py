@@ -52,7 +52,7 @@ def test_only_optional_tools_can_be_left_out(context):
     extra = Tool(ToolSchema("extra", "", {}), run)
     toolbox = Toolbox([*builtin_tools(None, None), extra], context)
     toolbox.restrict(())
-    assert [schema.name for schema in toolbox.schemas] == ["read", "write"]
+    assert [schema.name for schema in toolbox.schemas] == ["read", "write", "edit"]
 
 
 @pytest.mark.parametrize(

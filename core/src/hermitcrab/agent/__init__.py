@@ -10,22 +10,25 @@ from typing import TYPE_CHECKING
 from hermitcrab._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from hermitcrab.agent.commands import ChatCommand, CommandCall
+    from hermitcrab.agent.command_calls import ChatCommand, CommandCall
     from hermitcrab.agent.events import Compacted, Flushed, Reply, ToolEnded, ToolStarted, TurnEvent
     from hermitcrab.agent.handle import Session
     from hermitcrab.agent.session import AssembledContext
+    from hermitcrab.agent.spawning import SpawnResult
     from hermitcrab.agent.tools import Tool, ToolContext
-    from hermitcrab.models.contract import TextDelta
+    from hermitcrab.models.contract import TextDelta, ThinkingDelta
 
 _HOMES = {
     "AssembledContext": "hermitcrab.agent.session",
-    "ChatCommand": "hermitcrab.agent.commands",
-    "CommandCall": "hermitcrab.agent.commands",
+    "ChatCommand": "hermitcrab.agent.command_calls",
+    "CommandCall": "hermitcrab.agent.command_calls",
     "Compacted": "hermitcrab.agent.events",
     "Flushed": "hermitcrab.agent.events",
     "Reply": "hermitcrab.agent.events",
     "Session": "hermitcrab.agent.handle",
+    "SpawnResult": "hermitcrab.agent.spawning",
     "TextDelta": "hermitcrab.models.contract",
+    "ThinkingDelta": "hermitcrab.models.contract",
     "Tool": "hermitcrab.agent.tools",
     "ToolContext": "hermitcrab.agent.tools",
     "ToolEnded": "hermitcrab.agent.events",
@@ -41,7 +44,9 @@ __all__ = [
     "Flushed",
     "Reply",
     "Session",
+    "SpawnResult",
     "TextDelta",
+    "ThinkingDelta",
     "Tool",
     "ToolContext",
     "ToolEnded",

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve
 
 from hermitcrab.agent.clock import Clock
+from hermitcrab.agent.override_rules import AgentOverrideRules
+from hermitcrab.agent.spawning import SPAWN_TOOL
 from hermitcrab.agent.tools import MemoryToolSettings, Tool, builtin_tools
 from hermitcrab.config import AgentSettings, Config, agent_settings, default_agent_id
 from hermitcrab.errors import HermitcrabError
 from hermitcrab.memory.contract import MemoryBackend, MemoryContext
 from hermitcrab.plugins.host import PluginHost
 from hermitcrab.sessions.entries import SessionEntries
+from hermitcrab.sessions.events import SessionEvents
 from hermitcrab.sessions.sessions import Sessions
 from hermitcrab.sessions.transcript import JsonlTranscriptStore
 
@@ -70,10 +73,21 @@ def workspace_of(config: Config, agent_id: str, home: Path) -> Path:
 
 
 async def make_agent(
-    agent_id: str, *, config: Config, home: Path, clock: Clock, plugins: PluginHost
+    agent_id: str,
+    *,
+    config: Config,
+    home: Path,
+    clock: Clock,
+    plugins: PluginHost,
+    check_model: Callable[[str], object] = lambda reference: None,
+    thinking_levels: Callable[[str], Sequence[str]] = lambda reference: (),
+    events: SessionEvents | None = None,
 ) -> Agent:
     """Make an agent's folders and parts. A memory backend that cannot be made is reported, not fatal.
 
+    :param check_model: raises ConfigError for a model, ``provider/name``, that nobody can make.
+    :param thinking_levels: the thinking levels that a model can be told.
+    :param events: told of what becomes of its sessions.
     :raises HermitcrabError: if its folders cannot be created.
     """
     settings = agent_settings(config, agent_id)
@@ -89,6 +103,8 @@ async def make_agent(
         clock=clock,
         cwd=str(workspace),
         durability=config.session.durability,
+        rules=AgentOverrideRules(settings, check_model, thinking_levels),
+        events=events,
     )
     memory, failure = await _make_memory(config, settings, workspace, folder, home, plugins)
     tool_settings = MemoryToolSettings(
@@ -96,7 +112,7 @@ async def make_agent(
         max_results=settings.memory_search.query.max_results,
     )
     tools = builtin_tools(memory, tool_settings)
-    tools += _plugin_tools(plugins, {tool.name for tool in tools})
+    tools += _plugin_tools(plugins, {SPAWN_TOOL, *(tool.name for tool in tools)})
     return Agent(
         settings,
         workspace=workspace,

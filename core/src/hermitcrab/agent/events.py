@@ -10,7 +10,7 @@ from attrs import field, frozen
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.memory.flush import FlushOutcome
 from hermitcrab.messages.types import Message
-from hermitcrab.models.contract import TextDelta, TokenUsage
+from hermitcrab.models.contract import TextDelta, ThinkingDelta, TokenUsage
 
 
 @frozen(kw_only=True)
@@ -51,7 +51,9 @@ class Reply:
     """The end of a turn.
 
     ``degraded`` says in words what did not work as configured, ``notes`` what else the user should know; ``messages``
-    are those that the turn added. ``silent`` says that nothing is to be delivered.
+    are those that the turn added. ``silent`` says that nothing is to be delivered. ``reasoning`` is what the model
+    thought, where the reasoning level asks for it, and ``tool_lines`` are its tool calls in words, where the verbose
+    level does.
     """
 
     text: str
@@ -65,9 +67,11 @@ class Reply:
     compactions: Sequence[CompactionOutcome] = ()
     flushes: Sequence[FlushOutcome] = ()
     silent: bool = False
+    reasoning: str = ""
+    tool_lines: tuple[str, ...] = ()
 
 
-TurnEvent = TextDelta | ToolStarted | ToolEnded | Flushed | Compacted | Reply
+TurnEvent = TextDelta | ThinkingDelta | ToolStarted | ToolEnded | Flushed | Compacted | Reply
 
 #: Takes the events of a turn as they happen; must not block.
 Emit = Callable[[TurnEvent], None]

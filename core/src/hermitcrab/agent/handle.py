@@ -14,7 +14,6 @@ from hermitcrab.agent.setup import TurnSetup, set_up_turn
 from hermitcrab.hooks import AgentEnd
 from hermitcrab.messages.types import Message
 from hermitcrab.sessions.branching import SessionTree
-from hermitcrab.sessions.keys import agent_id_of
 
 
 class Session:
@@ -45,8 +44,14 @@ class Session:
 
     @property
     def messages(self) -> list[Message]:
-        """The messages of the context, the summary of compacted ones first."""
-        return [item.message for item in self._context.log.items()]
+        """The messages of the context, the summary of compacted ones first.
+
+        Media are read from their files. A tool result over 1 MiB is there with its head and its tail;
+        :meth:`restored` gives all of it.
+        """
+        return self._context.media.restored_at_once(
+            [item.message for item in self._context.log.items()]
+        )
 
     @property
     def tree(self) -> SessionTree:
@@ -56,6 +61,10 @@ class Session:
     async def append(self, message: Message) -> None:
         """Append a message to the transcript."""
         await self._context.append(message)
+
+    async def restored(self, message: Message) -> Message:
+        """A message of this session as it was appended, with its media and the whole text of a large result."""
+        return await self._context.log.restored(message)
 
     async def assemble(self) -> AssembledContext:
         """What to give to the model: messages, system prompt and sizes. Flushes and compacts where that is due.
@@ -67,7 +76,7 @@ class Session:
         return await self._context.assemble(
             system=self._setup.system,
             tools=self._setup.toolbox.schemas,
-            prompt=prompt_of(self.messages),
+            prompt=prompt_of([item.message for item in self._context.log.items()]),
         )
 
     async def end_turn(self) -> None:
@@ -75,7 +84,7 @@ class Session:
         context = self._context
         await context.end_turn()
         context.fire_background(AgentEnd(messages=context.new_messages, success=True))
-        self._sync.start(await self._services.agent(agent_id_of(context.log.key)), "turn")
+        self._sync.start(await self._services.agent_of(context.log.key), "turn")
         self._begin_turn()
 
     def _begin_turn(self) -> None:

@@ -5,28 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from hermitcrab.agent.addressing import owner_of
 from hermitcrab.agent.agent import Agent, make_folders
 from hermitcrab.agent.clock import Clock, system_clock
-from hermitcrab.agent.commands import ChatCommand
+from hermitcrab.agent.command_calls import ChatCommand, ModelFacts
 from hermitcrab.agent.events import Reply, TurnEvent
 from hermitcrab.agent.handle import Session
+from hermitcrab.agent.housekeeping import Housekeeping
 from hermitcrab.agent.memory_sync import MemorySync
 from hermitcrab.agent.opening import SessionOpener
 from hermitcrab.agent.reception import Reception
 from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.agent.setup import TurnSetup, set_up_turn
+from hermitcrab.agent.spawning import Cleanup, SpawnRequest, SpawnResult
 from hermitcrab.agent.status import describe_session
+from hermitcrab.agent.subagents import Subagents
+from hermitcrab.compaction.diagnostics import missing_for_compaction
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.config import Config, load_config, resolve_home
+from hermitcrab.context.contract import SubagentContextMode
 from hermitcrab.context.registry import HostEngineRegistry, QuarantineRecord
 from hermitcrab.errors import MemoryBackendError, TranscriptError
-from hermitcrab.hooks import BeforeReset, GatewayStart, GatewayStop
+from hermitcrab.hooks import GatewayStart, GatewayStop
 from hermitcrab.hooks.dispatcher import HookDispatcher
 from hermitcrab.memory.contract import MemoryBackend
 from hermitcrab.messages.tokens import TokenCounter, load_counter
@@ -34,8 +40,11 @@ from hermitcrab.models.contract import ChatModel
 from hermitcrab.plugins.health import HealthStore
 from hermitcrab.plugins.host import PluginHost
 from hermitcrab.plugins.registration import PluginRegistries
+from hermitcrab.sessions.effective_levels import SessionLevels
+from hermitcrab.sessions.entries import SessionEntry
+from hermitcrab.sessions.events import SessionListener
 from hermitcrab.sessions.inbound import InboundMessage
-from hermitcrab.sessions.keys import agent_id_of
+from hermitcrab.sessions.removing import Removed
 
 logger = logging.getLogger("hermitcrab.agent")
 
@@ -51,7 +60,10 @@ class Host:
         self._services = services
         self._opener = SessionOpener(services)
         self._sync = MemorySync()
+        self._housekeeping = Housekeeping(services, self._opener)
         self._reception = Reception(services, self._opener, self._sync, self)
+        self._subagents = Subagents(services, self._opener, self._reception)
+        services.session_tools = self._subagents.tools_for
 
     @classmethod
     @asynccontextmanager
@@ -94,6 +106,7 @@ class Host:
             safe_mode=safe_mode,
             environ=environ,
         )
+        plugin_host.report(missing_for_compaction(loaded, plugin_host))
         services = Services(
             home=folder,
             config=loaded,
@@ -108,6 +121,7 @@ class Host:
         try:
             await services.agent()
             services.hooks.fire_background(GatewayStart(), services.hook_context())
+            host._housekeeping.start()
             yield host
         finally:
             await host.close()
@@ -185,40 +199,108 @@ class Host:
                 old = await self._opener.open(stored)
             except TranscriptError as error:
                 logger.warning("%s", error, extra={"session_key": stored})
-                await self._opener.begin(stored)
+                await self._subagents.end_children(stored, "reset")
+                await self._opener.begin(stored, reason)
             else:
                 await self.reset_now(old, reason)
 
     async def reset_now(self, old: SessionContext, reason: str) -> SessionContext:
-        """Begin a new session id in place of one that the caller holds."""
-        old.fire_background(
-            BeforeReset(
-                session_file=str(old.log.file),
-                messages=[item.message for item in old.log.items()],
-                reason=reason,
-            )
-        )
+        """Begin a new session id in place of one that the caller holds; its subagents end.
+
+        :raises SessionStateError: if a turn runs in it.
+        """
+        old.activity.check("reset")
+        await self._subagents.end_children(old.log.key, "reset")
         return await self._opener.start_new(old.log.key, old, reason)
+
+    async def delete_session(self, key: str) -> Removed:
+        """Delete a session, once its running turn is over; its transcripts stay as archives for a while.
+
+        :raises SessionError: if there is none, or if it cannot be deleted; it is as it was then.
+        """
+        stored = self.store_key(key)
+        async with self._reception.turn(stored):
+            await self._subagents.end_children(stored, "deleted")
+            return await self._opener.delete(stored)
+
+    async def spawn(
+        self,
+        parent: str,
+        prompt: str,
+        *,
+        context: SubagentContextMode = "isolated",
+        label: str | None = None,
+        agent_id: str | None = None,
+        model: str | None = None,
+        timeout_s: float | None = None,
+        cleanup: Cleanup = "keep",
+    ) -> SpawnResult:
+        """Have a subagent of a session do a task, wait for it, and hand its result to that session.
+
+        The result is appended to the parent's conversation, after the turn that may run there. Cancelling this ends
+        the subagent, and so do a reset of the parent and the end of the host. May be called within a turn.
+
+        :param context: ``fork`` begins with a copy of the parent's conversation, ``isolated`` with nothing.
+        :param agent_id: another agent, which ``agents.defaults.subagents.allowAgents`` must name.
+        :param model: ``provider/name``; by default the agent's.
+        :param timeout_s: seconds, 0 for no limit; by default ``agents.defaults.subagents.runTimeoutSeconds``.
+        :param cleanup: ``delete`` deletes the subagent's session afterwards; an archive stays for a while.
+        :raises SpawnRefusedError: if it may not start: its depth, too many, a plugin, or the engine.
+        :raises ConfigError: if nobody knows the model.
+        """
+        request = SpawnRequest(
+            prompt=prompt,
+            context=context,
+            label=label,
+            agent_id=agent_id,
+            model=model,
+            timeout_s=timeout_s,
+            cleanup=cleanup,
+        )
+        return await self._subagents.spawn(self.store_key(parent), request)
+
+    def on_session_event(self, listener: SessionListener) -> Callable[[], None]:
+        """Tell ``listener`` what becomes of sessions and transcripts, once it is on disk (sessions 4).
+
+        It is called in the event loop and must not block.
+
+        :return: ends it; may be called twice, and inside a listener.
+        """
+        return self._services.session_events.listen(listener)
+
+    async def patch_session(self, key: str, patch: Mapping[str, Any]) -> SessionEntry:
+        """Set fields of a session by their JSON names; null deletes one, all or nothing (sessions 5.1).
+
+        ``model`` is ``provider/name``, or null for the configured model.
+
+        :raises SessionNotFoundError: if there is no such session.
+        :raises SessionError: for an unknown field or an invalid value.
+        :raises ConfigError: for a model that nobody can make.
+        """
+        stored = self.store_key(key)
+        agent = await self._services.agent_of(stored)
+        return await agent.sessions.patch(stored, patch)
+
+    async def levels(self, key: str) -> SessionLevels:
+        """The levels that hold in a session: thinking, fast, verbose, reasoning; each with its source."""
+        context = await self._opener.open(self.store_key(key))
+        await context.log.refresh()
+        return await self._services.levels(context.log.entry)
 
     async def describe_session(self, context: SessionContext) -> dict[str, str]:
         """The state of a session in words, in the order in which a person reads it."""
         setup = await self.set_up(context)
-        return await describe_session(context, setup, tokenizer=self._services.counter.name)
+        return await describe_session(
+            context, setup, self.config.session, tokenizer=self._services.counter.name
+        )
 
     def commands(self) -> dict[str, ChatCommand]:
         """All chat commands."""
         return self._services.commands()
 
-    def model_reference(self, session: SessionContext) -> str | None:
-        """The model that config and the session ask for, ``provider/name``; ``None`` is the offline model."""
-        return self._services.model_reference(session.log.entry)
-
-    def check_model(self, reference: str) -> None:
-        """Whether a model can be made.
-
-        :raises ConfigError: if nobody knows the provider.
-        """
-        self._services.model_for(reference)
+    def model_facts(self, session: SessionContext) -> ModelFacts:
+        """The model that a session has chosen, and what it can be told."""
+        return self._services.model_facts(session.log.entry)
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -237,6 +319,11 @@ class Host:
                 hint="Select a memory plugin, such as memory-core.",
             )
         return agent.memory
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        return self._services.config
 
     @property
     def home(self) -> Path:
@@ -283,16 +370,22 @@ class Host:
     async def close(self) -> None:
         """End the turns that still run, wait for what runs in the background, then release everything."""
         services = self._services
+        self._subagents.stop()
         await self._reception.end_turns()
+        await self._subagents.close()
+        await self._housekeeping.close()
         await self._sync.close()
+        self._opener.end_all("shutdown")
         await services.hooks.close()
         await services.hooks.fire(GatewayStop(reason="close"), services.hook_context())
         await self._opener.close()
         await services.close()
+        services.session_events.close()
 
     def _inbound(self, key: str, text: str) -> InboundMessage:
         stored = self.store_key(key)
-        return InboundMessage(text=text, agent_id=agent_id_of(stored), session_key=stored)
+        owner = owner_of(self._services.config, stored)
+        return InboundMessage(text=text, agent_id=owner, session_key=stored)
 
 
 def _keep(health: HealthStore, record: QuarantineRecord) -> None:

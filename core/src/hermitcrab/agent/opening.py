@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
 from hermitcrab.agent.agent import Agent, workspace_of
 from hermitcrab.agent.clock import zone_of
+from hermitcrab.agent.housekeeping import tell_deleted
 from hermitcrab.agent.parts import SessionParts
 from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import SessionContext
+from hermitcrab.agent.telling import (
+    replacement,
+    tell_before_reset,
+    tell_over,
+    tell_replaced,
+    tell_started,
+)
+from hermitcrab.compaction.providers import ChosenProvider, choose_provider
 from hermitcrab.context import EngineContext
 from hermitcrab.context.resolve import ResolvedEngine, resolve_engine, selected_engine_id
-from hermitcrab.hooks import HookContext, SessionEnd, SessionStart
+from hermitcrab.hooks import HookContext
 from hermitcrab.models.contract import ChatModel
-from hermitcrab.sessions.keys import agent_id_of
+from hermitcrab.sessions.history_limits import history_limit_for
 from hermitcrab.sessions.log import SessionLog
+from hermitcrab.sessions.removing import Removed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,58 +49,127 @@ class SessionOpener:
         self._services = services
         self._open: dict[str, SessionContext] = {}
         self._lock = asyncio.Lock()
+        self._told: set[str] = set()
 
-    async def open(self, key: str) -> SessionContext:
+    async def open(
+        self, key: str, *, is_new: bool = False, provenance: Mapping[str, Any] | None = None
+    ) -> SessionContext:
         """The session under a stored key; a new one is begun where there is none.
 
         A session that another process has begun under the key meanwhile takes the place of the one we know.
+
+        :param is_new: whether it begins now though it has messages, such as those that a fork takes over.
+        :param provenance: where the input came from that opens it, for the hooks.
         """
         async with self._lock:
-            agent = await self._services.agent(agent_id_of(key))
+            agent = await self._services.agent_of(key)
             known = self._open.get(key)
             log = await agent.sessions.open(key)
             if known is not None and known.log is log:
                 return known
             context = await self._context(agent, log)
+            context.hook_context = evolve(context.hook_context, provenance=provenance)
             self._open[key] = context
             if known is not None:
-                await known.close()
-            if not log.items():
-                self._started(context, None)
+                await self._displace(known, context, "unknown")
+            if is_new or not log.items():
+                tell_started(context)
             return context
 
-    async def begin(self, key: str) -> SessionContext:
-        """A new session id under ``key``, without the ceremony of a reset."""
+    async def begin(
+        self, key: str, reason: str = "new", *, provenance: Mapping[str, Any] | None = None
+    ) -> SessionContext:
+        """A new session id under ``key``, whether or not there was one before, and whether or not it can be read."""
         async with self._lock:
-            agent = await self._services.agent(agent_id_of(key))
+            agent = await self._services.agent_of(key)
+            known = self._open.get(key)
             context = await self._context(agent, await agent.sessions.start_new(key))
+            context.hook_context = evolve(context.hook_context, provenance=provenance)
             self._open[key] = context
-            self._started(context, None)
-            return context
+            if known is not None:
+                await self._displace(known, context, reason)
+        previous = context.log.entry.previous_session_ids
+        if previous:
+            file = agent.sessions.path(previous[-1])
+            tell_replaced(self._services, context, previous[-1], file, reason)
+        tell_started(context, previous[-1] if previous else None)
+        return context
 
     async def start_new(self, key: str, old: SessionContext, reason: str) -> SessionContext:
-        """Begin a new session id under ``key``; tells plugins of the end and the beginning."""
+        """Begin a new session id under ``key``; tells plugins of the end and the beginning.
+
+        :raises SessionStateError: if a turn or a compaction runs in the old one.
+        """
         async with self._lock:
-            agent = await self._services.agent(agent_id_of(key))
+            old.activity.check("reset")
+            tell_before_reset(old, reason)
+            agent = await self._services.agent_of(key)
             log = await agent.sessions.start_new(key)
             context = await self._context(agent, log)
-            self._open[key] = context
-        duration = self._services.now_ms() - old.log.entry.session_started_at
-        old.fire_background(
-            SessionEnd(
-                session_id=old.log.session_id,
-                session_key=key,
-                message_count=old.log.entry.message_count,
-                duration_ms=max(0, duration),
-                reason=reason,
-                session_file=str(old.log.file),
-                next_session_id=log.session_id,
-                next_session_key=key,
+            source = old.hook_context
+            context.hook_context = evolve(
+                context.hook_context, channel=source.channel, provenance=source.provenance
             )
+            self._open[key] = context
+        old.activity.archive()
+        session_id = old.log.session_id
+        tell_replaced(
+            self._services, context, session_id, old.log.file, reason, entry=old.log.entry
         )
-        self._started(context, old.log.session_id)
+        tell_started(context, session_id)
         await old.close()
         return context
+
+    def keys(self) -> frozenset[str]:
+        """The sessions that are open."""
+        return frozenset(self._open)
+
+    @asynccontextmanager
+    async def held(self, key: str) -> AsyncIterator[bool]:
+        """Keep sessions from being opened meanwhile; tells whether this one is open."""
+        async with self._lock:
+            yield key in self._open
+
+    async def delete(self, key: str) -> Removed:
+        """Delete the session under a stored key; its transcripts stay as archives for a while.
+
+        :raises SessionNotFoundError: if there is no such session.
+        :raises SessionError: if it cannot be deleted, such as because a turn runs in it.
+        """
+        async with self._lock:
+            known = self._open.get(key)
+            if known is not None:
+                known.activity.check("reset")
+            agent = await self._services.agent_of(key)
+            removed = await agent.sessions.delete(key)
+            self._open.pop(key, None)
+        tell_deleted(self._services, removed)
+        if known is not None:
+            known.activity.archive()
+            await known.close()
+        return removed
+
+    def end_all(self, reason: str) -> None:
+        """Tell plugins once that the open sessions are over, which they are for this process."""
+        for context in self._open.values():
+            self._tell_over(context, reason)
+
+    async def release(self, key: str) -> None:
+        """Let go of a session that nothing runs in; it opens again when it is asked for."""
+        async with self._lock:
+            context = self._open.get(key)
+            if context is None or context.activity.state != "idle":
+                return
+            del self._open[key]
+            (await self._services.agent_of(key)).sessions.release(key)
+        self._tell_over(context, "unknown")
+        await context.close()
+
+    def _tell_over(self, context: SessionContext, reason: str) -> None:
+        """Tell once that a session is over which no other one follows."""
+        if context.log.session_id not in self._told:
+            self._told.add(context.log.session_id)
+            tell_over(self._services, context, reason)
 
     async def close(self) -> None:
         """Release all engines."""
@@ -96,14 +177,12 @@ class SessionOpener:
             await context.close()
         self._open.clear()
 
-    def _started(self, context: SessionContext, resumed_from: str | None) -> None:
-        context.fire_background(
-            SessionStart(
-                session_id=context.log.session_id,
-                session_key=context.log.key,
-                resumed_from=resumed_from,
-            )
-        )
+    async def _displace(self, known: SessionContext, by: SessionContext, reason: str) -> None:
+        """Let go of a session that has lost its key, be it to another process."""
+        known.activity.archive()
+        if reason == "unknown":
+            self._services.session_events.emit(replacement(by, known.log.session_id, reason))
+        await known.close()
 
     async def _context(self, agent: Agent, log: SessionLog) -> SessionContext:
         services = self._services
@@ -118,11 +197,13 @@ class SessionOpener:
             zone=zone_of(settings.user_timezone),
             counter=services.counter,
             hooks=services.hooks,
-            history_limit=services.config.session.history_limit,
+            history_limit=history_limit_for(log.key, services.config.session),
+            group_history_limit=services.config.session.group_history_limit,
             citations=services.config.memory.citations,
             flush_model=self._model(flush_model),
             summary_model=self._model(summary_model),
             summary_window=await self._window(summary_model),
+            summary_provider=self._provider(agent),
             memory=agent.memory,
             on_degraded=services.health.record_engine_used,
         )
@@ -130,6 +211,25 @@ class SessionOpener:
         if log.items():
             await context.engine_calls.begin()
         return context
+
+    def _provider(self, agent: Agent) -> ChosenProvider | None:
+        """The compaction provider that config names."""
+        services = self._services
+        chosen = agent.settings.compaction.provider
+        if chosen is None:
+            return None
+        return choose_provider(
+            chosen,
+            services.plugins.registries.compaction_providers,
+            lambda plugin_id: EngineContext(
+                config=services.config,
+                plugin_config=services.plugins.plugin_config(plugin_id),
+                agent_id=agent.agent_id,
+                workspace=agent.workspace,
+                home=services.home,
+                logger=logging.getLogger("hermitcrab.compaction"),
+            ),
+        )
 
     def _model(self, reference: str | None) -> ChatModel | None:
         return None if reference is None else self._services.model_for(reference)

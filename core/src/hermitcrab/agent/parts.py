@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from hermitcrab.compaction.providers import ChosenProvider
 from hermitcrab.config import AgentSettings
 from hermitcrab.hooks.dispatcher import HookDispatcher
 from hermitcrab.messages.tokens import TokenCounter
@@ -20,7 +21,8 @@ class SessionParts:
     """What a session works with besides its transcript and its engine.
 
     ``flush_model`` and ``summary_model`` are set where config names models of their own for that work;
-    ``summary_window`` is the context window of the latter, in tokens.
+    ``summary_window`` is the context window of the latter, in tokens. ``summary_provider`` is set where config names a
+    compaction provider, whether or not there is one.
     """
 
     settings: AgentSettings
@@ -34,6 +36,8 @@ class SessionParts:
     flush_model: ChatModel | None = None
     summary_model: ChatModel | None = None
     summary_window: int | None = None
+    summary_provider: ChosenProvider | None = None
+    group_history_limit: int = 50
     memory: Any = None
     on_degraded: Callable[[str, str, str | None], None] = field(
         default=lambda key, engine, reason: None

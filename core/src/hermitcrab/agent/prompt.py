@@ -24,12 +24,20 @@ INTRODUCTION = (
     "When the user asks you to remember something, write it to a file."
 )
 
+SUBAGENT_ROLE = (
+    "You are a subagent: another session has given you the task in the last message and waits for your answer. "
+    "Do this task and nothing else. Nobody can be asked: where something is unclear, choose and say so. "
+    "Your last message is handed back as the result; make it complete and understandable by itself, "
+    "in the language of the task."
+)
+
 
 @frozen(kw_only=True)
 class PromptParts:
     """What a system prompt is made of. Sizes are characters; ``window`` is the context window in tokens."""
 
     introduction: str
+    role: str | None = None
     workspace: Path
     private: bool
     per_file: int
@@ -43,7 +51,7 @@ class PromptParts:
 def build_system_prompt(parts: PromptParts) -> str:
     """The system prompt. Reads the workspace files: call it in a worker thread."""
     names = [*WORKSPACE_FILES, *([PRIVATE_FILE] if parts.private else [])]
-    sections = [parts.introduction.strip()]
+    sections = [parts.introduction.strip(), parts.role or ""]
     if parts.tools:
         sections.append(f"Tools: {', '.join(parts.tools)}. Paths are relative to the workspace.")
     sections.append(parts.memory_section or "")

@@ -11,15 +11,15 @@ from typing import Any
 from attrs import evolve
 
 from hermitcrab.agent.agent import Agent
+from hermitcrab.agent.command_calls import CommandCall, CommandHost
 from hermitcrab.agent.commands import (
     BEGINNING,
-    CommandCall,
-    CommandHost,
     parse_command,
     plain_text,
     run_command,
     unknown_command,
 )
+from hermitcrab.agent.delivery import deliver
 from hermitcrab.agent.events import Emit, Reply
 from hermitcrab.agent.memory_sync import MemorySync
 from hermitcrab.agent.opening import SessionOpener
@@ -35,15 +35,12 @@ from hermitcrab.hooks import (
     BeforeAgentReply,
     InboundClaim,
     MessageReceived,
-    MessageSending,
-    MessageSent,
-    ReplyPayloadSending,
 )
 from hermitcrab.messages.build import assistant, user
 from hermitcrab.messages.types import Message
-from hermitcrab.sessions.inbound import InboundMessage
+from hermitcrab.sessions.activation import is_for_agent, unanswered_context
+from hermitcrab.sessions.inbound import InboundMessage, group_kind
 from hermitcrab.sessions.reset_policy import StaleReason, policy_for, stale_reason
-from hermitcrab.sessions.send_policy import may_send
 
 logger = logging.getLogger("hermitcrab.agent")
 
@@ -52,7 +49,6 @@ _BEGUN = {
     "daily": "A new conversation has begun, as every day. The old one is kept.",
     "idle": "A new conversation has begun after a long pause. The old one is kept.",
 }
-_HELD_BACK = "The reply was not sent: the send policy of this session denies it."
 _KINDS = frozenset({"external_user", "inter_session", "internal_system"})
 
 
@@ -91,6 +87,23 @@ class Reception:
         """Cancel the turns that still run; what they said so far is kept."""
         await self._turns.end()
 
+    async def run_unheard(
+        self, key: str, text: str, *, provenance: Mapping[str, Any], run_id: str
+    ) -> Reply:
+        """Run a turn that no channel has to do with, such as a subagent's: no command, no claim, no delivery."""
+        with self._turns.counted():
+            async with self.turn(key):
+                session = await self._opener.open(key, provenance=_provenance(provenance))
+                session.hook_context = evolve(
+                    session.hook_context,
+                    provenance=_provenance(provenance),
+                    session_id=session.log.session_id,
+                    run_id=run_id,
+                )
+                message = InboundMessage(text=text, session_key=key)
+                async with session.activity.turn():
+                    return await self._run(session, message, provenance, lambda event: None)
+
     async def answer(
         self,
         message: InboundMessage,
@@ -99,26 +112,28 @@ class Reception:
         emit: Emit = lambda event: None,
     ) -> Reply:
         """Answer a message whose session the caller holds already."""
-        session = await self._session(message)
-        over = self._over(session, message, provenance)
-        if over is not None:
-            session = await self._host.reset_now(session, over)
-        session.hook_context = evolve(
-            session.hook_context,
-            channel=message.channel,
-            provenance=_provenance(provenance),
-            session_id=session.log.session_id,
-            run_id=uuid.uuid4().hex,
+        run_id = uuid.uuid4().hex
+        session = await self._session(message, provenance)
+        _tell_hooks(session, message, provenance, run_id)
+        is_ours = is_for_agent(
+            message, session.log.entry.group_activation, self._services.config.session
         )
+        over = self._over(session, message, provenance) if is_ours else None
+        if over is not None:
+            session = await self._begin_again(session, over)
+            _tell_hooks(session, message, provenance, run_id)
         claimed = await self._announce(session, message)
         if claimed is not None:
             return await self._deliver(session, message, claimed)
-        command = await self._command(session, message)
+        command = await self._command(session, message, is_ours=is_ours)
         if command is not None:
             return command
-        reply = await self._run(
-            session, evolve(message, text=plain_text(message.text)), provenance, emit
-        )
+        if not is_ours:
+            return await self._overhear(session, message, provenance)
+        async with session.activity.turn():
+            reply = await self._run(
+                session, evolve(message, text=plain_text(message.text)), provenance, emit
+            )
         if over is not None:
             reply = evolve(reply, notes=(_BEGUN[over],))
         return await self._deliver(session, message, reply)
@@ -136,17 +151,45 @@ class Reception:
         policy = policy_for(message, session.log.key, self._services.config.session)
         return stale_reason(policy, session.log.entry, self._services.clock(), session.parts.zone)
 
-    async def _session(self, message: InboundMessage) -> SessionContext:
+    async def _begin_again(self, old: SessionContext, reason: StaleReason) -> SessionContext:
+        """A new session in place of one that is over; what a group has said since the last answer goes with it."""
+        limit = self._services.config.session.group_history_limit
+        heard = unanswered_context([item.message for item in old.log.items()], limit)
+        session = await self._host.reset_now(old, reason)
+        if heard:
+            await session.log.append_messages(heard)
+        return session
+
+    async def _overhear(
+        self,
+        session: SessionContext,
+        message: InboundMessage,
+        provenance: Mapping[str, Any] | None,
+    ) -> Reply:
+        """Keep what was said in a group to others, so that the agent knows of it when it is asked."""
+        heard = _user_message(message.text, provenance, self._services.now_ms())
+        heard["groupContext"] = {"sender": message.sender} if message.sender else {}
+        session.begin_turn()
+        await session.append(heard)
+        await session.end_turn(status=None)
+        return self._plain_reply(session, "", silent=True)
+
+    async def _session(
+        self, message: InboundMessage, provenance: Mapping[str, Any] | None
+    ) -> SessionContext:
         """The session of a message; one that cannot be read can still be begun afresh."""
         key = self._services.resolve_key(message)
         try:
-            return await self._opener.open(key)
+            session = await self._opener.open(key, provenance=_provenance(provenance))
+            # What another process has set, such as the model, holds from this message on.
+            await session.log.refresh()
+            return session
         except TranscriptError as error:
             name, _ = parse_command(message.text) or ("", "")
             if name not in BEGINNING:
                 raise
             logger.warning("%s", error, extra={"session_key": key})
-            return await self._opener.begin(key)
+            return await self._opener.begin(key, provenance=_provenance(provenance))
 
     async def _announce(self, session: SessionContext, message: InboundMessage) -> Reply | None:
         """Tell plugins of the message; a reply if one of them claims it."""
@@ -169,7 +212,7 @@ class Reception:
                 thread_id=message.thread,
                 message_id=message.message_id,
                 sender_id=message.sender,
-                is_group=message.chat_type == "group",
+                is_group=group_kind(message) == "group",
                 session_key=session.log.key,
             )
         )
@@ -177,17 +220,24 @@ class Reception:
             return None
         return self._plain_reply(session, claim.reply or "", silent=not claim.reply)
 
-    async def _command(self, session: SessionContext, message: InboundMessage) -> Reply | None:
+    async def _command(
+        self, session: SessionContext, message: InboundMessage, *, is_ours: bool
+    ) -> Reply | None:
+        """The answer to a command. In a group it needs no mention, but what only looks like one is for others then."""
         parsed = parse_command(message.text)
         if parsed is None:
             return None
         name, arguments = parsed
         commands = self._services.commands()
         command = commands.get(name)
+        if command is None and not is_ours:
+            return None
         if command is None:
             hint = unknown_command(name, arguments, commands)
             return None if hint is None else self._plain_reply(session, hint)
-        call = CommandCall(name=name, arguments=arguments, session=session, host=self._host)
+        call = CommandCall(
+            name=name, arguments=arguments, session=session, host=self._host, message=message
+        )
         owner = self._services.plugins.registries.commands.owner_of(name)
         text = await run_command(command, call, owner)
         current = await self._opener.open(session.log.key)
@@ -220,7 +270,7 @@ class Reception:
             refused["provenance"] = {"kind": "internal_system"}
             session.begin_turn()
             await session.append(refused)
-            await session.end_turn()
+            await session.end_turn("failed")
             return self._plain_reply(session, prepared.text)
         if prepared.tools_allow is not None:
             setup.toolbox.restrict(prepared.tools_allow)
@@ -230,6 +280,7 @@ class Reception:
             prepared,
             setup.toolbox,
             max_rounds=setup.agent.settings.max_tool_rounds,
+            levels=setup.levels,
             emit=emit,
         )
         reply = await turn.run(_user_message(prepared.text, provenance, self._services.now_ms()))
@@ -260,45 +311,27 @@ class Reception:
     async def _deliver(
         self, session: SessionContext, message: InboundMessage, reply: Reply
     ) -> Reply:
-        """Offer the reply to plugins, and tell them that it went out; where the policy forbids that, keep it back."""
-        if reply.silent:
-            return reply
-        if not may_send(
-            self._services.config.session.send_policy,
-            session.log.key,
-            own=session.log.entry.send_policy,
-            channel=message.channel,
-            kind=message.chat_type,
-        ):
-            return evolve(reply, silent=True, notes=(*reply.notes, _HELD_BACK))
-        target = message.peer or message.sender or "user"
-        payload = await session.fire(
-            ReplyPayloadSending(
-                payload={"text": reply.text},
-                kind="final",
-                channel=message.channel,
-                session_key=session.log.key,
-            )
-        )
-        if payload is not None and payload.cancel:
-            return evolve(reply, silent=True)
-        if payload is not None and payload.payload is not None:
-            reply = evolve(reply, text=str(payload.payload.get("text", reply.text)))
-        sending = await session.fire(
-            MessageSending(to=target, content=reply.text, thread_id=message.thread)
-        )
-        if sending is not None and sending.cancel:
-            return evolve(reply, silent=True)
-        if sending is not None and sending.content is not None:
-            reply = evolve(reply, text=sending.content)
-        session.fire_background(
-            MessageSent(to=target, content=reply.text, success=True, session_key=session.log.key)
-        )
-        return reply
+        return await deliver(session, message, reply, self._services.config.session.send_policy)
 
     def _degraded(self, agent: Agent) -> tuple[str, ...]:
         found = (agent.memory_failure, self._sync.error)
         return tuple(text for text in found if text)
+
+
+def _tell_hooks(
+    session: SessionContext,
+    message: InboundMessage,
+    provenance: Mapping[str, Any] | None,
+    run_id: str,
+) -> None:
+    """Let the hooks of this turn know where its message came from."""
+    session.hook_context = evolve(
+        session.hook_context,
+        channel=message.channel,
+        provenance=_provenance(provenance),
+        session_id=session.log.session_id,
+        run_id=run_id,
+    )
 
 
 def _provenance(given: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -7,10 +7,13 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from hermitcrab.agent.activity import Activity
 from hermitcrab.agent.engine_calls import EngineCalls
+from hermitcrab.agent.history import limited_history
 from hermitcrab.agent.parts import SessionParts
+from hermitcrab.agent.pruning import MARKER, SessionPruner
 from hermitcrab.agent.upkeep import Upkeep
 from hermitcrab.compaction.budget import Budget, make_budget
 from hermitcrab.compaction.outcome import CompactionOutcome, CompactionTrigger
@@ -26,7 +29,10 @@ from hermitcrab.messages.types import Message
 from hermitcrab.models.contract import ChatModel, ToolSchema
 from hermitcrab.models.offline.model import OfflineModel
 from hermitcrab.sessions.context import last_compaction
+from hermitcrab.sessions.entry import milliseconds
 from hermitcrab.sessions.log import SessionLog
+from hermitcrab.sessions.restoring import MediaRestorer
+from hermitcrab.sessions.states import RunStatus
 
 logger = logging.getLogger("hermitcrab.agent")
 
@@ -72,17 +78,22 @@ class SessionContext:
         self.hook_context = hook_context
         self.model: ChatModel = OfflineModel()
         self.window = 0
+        self.media = MediaRestorer(log)
+        self.pruner = SessionPruner(parts.settings.context_pruning, parts.counter.messages)
         self._view = ViewBuilder(parts.counter)
         self._upkeep = Upkeep(
             log=log,
             engine=engine,
             parts=parts,
             view=self._view,
+            media=self.media,
             fire=self.fire,
             model=lambda: self.model,
         )
         self.engine_calls = EngineCalls(engine, log)
+        self.activity = Activity(log.key)
         self._pre_turn_count = 0
+        self._compaction_at_start: str | None = None
         self._new_messages: list[Message] = []
 
     def use_model(self, model: ChatModel, window: int) -> None:
@@ -102,6 +113,7 @@ class SessionContext:
     def begin_turn(self) -> None:
         """Remember where the turn begins, for the engine's ``after_turn``."""
         self._pre_turn_count = len(self.log.items())
+        self._compaction_at_start = self._compaction_id()
         self._new_messages = []
 
     async def append(self, message: Message) -> Message | None:
@@ -183,7 +195,7 @@ class SessionContext:
                 hint="Start afresh with /new, or use a model with a larger context window.",
             )
         return AssembledContext(
-            messages=view.messages,
+            messages=await self.media.restored(view.messages),
             system=f"{addition}\n\n{system}" if addition else system,
             system_prompt_addition=addition,
             tokens=view.tokens,
@@ -198,7 +210,11 @@ class SessionContext:
         self, budget: Budget, tools: Sequence[ToolSchema], prompt: str
     ) -> tuple[AssembleResult, View]:
         await self.log.refresh()
-        history = self._limited([item.message for item in self.log.items()])
+        history = limited_history(
+            self.log.items(),
+            turns=self.parts.history_limit,
+            overheard=self.parts.group_history_limit,
+        )
         with using_compaction_runtime(self._upkeep.runtime(budget)):
             result = await self.engine.engine.assemble(
                 session_id=self.log.session_id,
@@ -210,7 +226,14 @@ class SessionContext:
                 model=self.model.id,
                 prompt=prompt,
             )
-        return result, self._view.build(result.messages, budget)
+        messages = self.pruner.prune(
+            result.messages,
+            self.log.path,
+            window=budget.window,
+            model_id=self.model.id,
+            now_ms=milliseconds(self.log.now()),
+        )
+        return evolve(result, messages=messages), self._view.build(messages, budget)
 
     async def compacted_since(self, context: AssembledContext) -> bool:
         """Whether a compaction, of this process or another, has narrowed the session since it was assembled."""
@@ -220,22 +243,6 @@ class SessionContext:
     def _compaction_id(self) -> str | None:
         compaction = last_compaction(self.log.path)
         return None if compaction is None else compaction["id"]
-
-    def _limited(self, messages: list[Message]) -> list[Message]:
-        """The summary and the last ``session.historyLimit`` user turns; cut only where a user message stands (C44)."""
-        limit = self.parts.history_limit
-        if limit is None:
-            return messages
-        items = self.log.items()
-        head = 1 if items and items[0].is_summary else 0
-        starts = [
-            index
-            for index, item in enumerate(items)
-            if index >= head and item.message.get("role") == "user" and not item.is_synthetic
-        ]
-        if len(starts) <= limit:
-            return messages
-        return messages[:head] + messages[starts[-limit] :]
 
     async def flush(self, budget: Budget) -> list[FlushOutcome]:
         """Run the memory flush, unless it is off or this cycle's has run already."""
@@ -262,9 +269,10 @@ class SessionContext:
         focus: str | None = None,
     ) -> CompactionOutcome:
         """Have the engine compact, or the host where the engine leaves the context too large."""
-        outcome = await self._upkeep.compact(
-            budget, trigger=trigger, must_fit=must_fit, focus=focus
-        )
+        with self.activity.compacting():
+            outcome = await self._upkeep.compact(
+                budget, trigger=trigger, must_fit=must_fit, focus=focus
+            )
         if outcome.compacted:
             await self.engine_calls.tidy_up("compaction")
         return outcome
@@ -275,15 +283,31 @@ class SessionContext:
 
     # -- the end of a turn --------------------------------------------------------------------
 
-    async def end_turn(self, *, succeeded: bool = True) -> None:
-        """Let the engine take in the turn and tidy up, and make the turn durable."""
+    async def end_turn(self, status: RunStatus | None = "done") -> None:
+        """Let the engine take in the turn and tidy up, and make the turn durable.
+
+        :param status: how it ended, for the session entry; ``None`` if there was no run of the agent.
+        """
+        await self._mark_pruning()
         taken_in = await self.engine_calls.take_in(self._new_messages, self._pre_turn_count)
-        if succeeded and taken_in:
+        if status in {"done", None} and taken_in:
             await self.engine_calls.tidy_up("turn")
         degraded = self.engine.degradation()
         reason = None if degraded is None else degraded.reason
         await asyncio.to_thread(self.parts.on_degraded, self.log.key, self.engine.engine_id, reason)
-        await self.log.end_turn()
+        aborted = True if status == "killed" else None
+        await self.log.end_turn(
+            **({} if status is None else {"status": status, "aborted_last_run": aborted})
+        )
+
+    async def _mark_pruning(self) -> None:
+        """Note in the transcript when the provider's cache was touched last, and what was pruned."""
+        compacted = self._compaction_id() != self._compaction_at_start
+        marker = self.pruner.take_marker(self.model.id, compacted=compacted)
+        if marker is not None:
+            await self.log.append(
+                [self.log.new_entry("custom", customType=MARKER, data=marker)], purpose="pruning"
+            )
 
     async def close(self) -> None:
         """Release the engine."""

@@ -9,14 +9,15 @@ from attrs import frozen
 
 from hermitcrab.agent.agent import Agent
 from hermitcrab.agent.preparation import ModelWish, wanted_model
-from hermitcrab.agent.prompt import INTRODUCTION, PromptParts, build_system_prompt
+from hermitcrab.agent.prompt import INTRODUCTION, SUBAGENT_ROLE, PromptParts, build_system_prompt
 from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.agent.toolbox import Toolbox
 from hermitcrab.agent.tools import ToolContext
 from hermitcrab.errors import ConfigError
 from hermitcrab.hooks import AgentStart
-from hermitcrab.sessions.keys import agent_id_of, is_private
+from hermitcrab.sessions.effective_levels import SessionLevels, levels_of
+from hermitcrab.sessions.keys import is_private, is_subagent
 
 logger = logging.getLogger("hermitcrab.agent")
 
@@ -25,12 +26,14 @@ logger = logging.getLogger("hermitcrab.agent")
 class TurnSetup:
     """A session that is ready for a turn: its agent, its model's window, the tools and the system prompt.
 
-    ``older`` is what plugins answered to the older hook ``before_agent_start``.
+    ``levels`` are those that hold with the model of this turn, ``older`` is what plugins answered to the older hook
+    ``before_agent_start``.
     """
 
     agent: Agent
     toolbox: Toolbox
     system: str
+    levels: SessionLevels
     older: AgentStart | None = None
 
 
@@ -39,11 +42,12 @@ async def set_up_turn(services: Services, session: SessionContext, prompt: str |
 
     :raises ConfigError: if the configured model cannot be made.
     """
-    agent = await services.agent(agent_id_of(session.log.key))
+    agent = await services.agent_of(session.log.key)
     wish = await wanted_model(session, prompt)
-    window = await _choose_model(services, session, agent, wish)
+    reference, window = await _choose_model(services, session, agent, wish)
+    known = services.thinking_levels(reference)
     toolbox = Toolbox(
-        agent.tools,
+        [*agent.tools, *services.session_tools(session.log.key, agent)],
         ToolContext(
             agent_id=agent.agent_id,
             session_key=session.log.key,
@@ -58,6 +62,7 @@ async def set_up_turn(services: Services, session: SessionContext, prompt: str |
         build_system_prompt,
         PromptParts(
             introduction=settings.system_prompt or INTRODUCTION,
+            role=SUBAGENT_ROLE if is_subagent(session.log.key) else None,
             workspace=agent.workspace,
             private=is_private(session.log.key),
             per_file=settings.bootstrap_max_chars,
@@ -68,15 +73,21 @@ async def set_up_turn(services: Services, session: SessionContext, prompt: str |
             date_line=_date_line(services, session),
         ),
     )
-    return TurnSetup(agent=agent, toolbox=toolbox, system=system, older=wish.older)
+    return TurnSetup(
+        agent=agent,
+        toolbox=toolbox,
+        system=system,
+        levels=levels_of(session.log.entry, settings, known),
+        older=wish.older,
+    )
 
 
 async def _choose_model(
     services: Services, session: SessionContext, agent: Agent, wish: ModelWish
-) -> int:
+) -> tuple[str | None, int]:
     """Give the session its model; one that a plugin asks for and nobody has is not worth a turn.
 
-    :return: the context window in tokens.
+    :return: the model's reference, and its context window in tokens.
     """
     configured = services.model_reference(session.log.entry, agent)
     reference = wish.applied_to(configured)
@@ -94,7 +105,7 @@ async def _choose_model(
         reference, model = configured, services.model_for(configured)
     window = await services.window_of(model, reference, agent.settings.context_tokens)
     session.use_model(model, window.tokens)
-    return window.tokens
+    return reference, window.tokens
 
 
 def _date_line(services: Services, session: SessionContext) -> str:

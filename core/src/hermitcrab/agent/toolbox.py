@@ -53,6 +53,7 @@ class Toolbox:
             if tool is None:
                 names = ", ".join(sorted(self._tools)) or "none"
                 raise ToolError(f"there is no tool {call['name']!r}", hint=f"Tools: {names}.")
+            _check_arguments(call)
             text = _checked_text(await tool.run(arguments, self._context))
         except ToolError as error:
             return tool_result(call["id"], call["name"], str(error), is_error=True)
@@ -70,6 +71,15 @@ class Toolbox:
             )
             return tool_result(call["id"], call["name"], text, is_error=True)
         return tool_result(call["id"], call["name"], scrub_text(text))
+
+
+def _check_arguments(call: ToolCall) -> None:
+    """A call whose arguments broke off must not run with none: the model is told instead."""
+    if "rawArguments" in call:
+        raise ToolError(
+            f"the arguments of {call['name']!r} are not a JSON object",
+            hint="They may have been cut off. Send the call again, with less text if it was long.",
+        )
 
 
 def _checked_text(value: object) -> str:

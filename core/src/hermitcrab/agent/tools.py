@@ -1,4 +1,4 @@
-"""What a tool is, and the tools that every agent has: ``read``, ``write`` and the memory tools."""
+"""What a tool is, and the tools that every agent has: ``read``, ``write``, ``edit`` and the memory tools."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 from attrs import field, frozen
 
+from hermitcrab.agent.edits import edit_file, edits_of
+from hermitcrab.agent.replacing import replace_file
 from hermitcrab.errors import ToolError
 from hermitcrab.memory.contract import MemoryBackend
 from hermitcrab.memory.files import read_lines, safe_path
@@ -78,6 +80,29 @@ WRITE = ToolSchema(
     },
 )
 
+_EDITED = {"oldText": {"type": "string"}, "newText": {"type": "string"}}
+EDIT = ToolSchema(
+    "edit",
+    "Replace exact pieces of a text file of the workspace. Each oldText must stand in the file exactly once. "
+    "Either all edits are made or none.",
+    {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "edits": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "properties": _EDITED,
+                    "required": ["oldText", "newText"],
+                },
+            },
+        },
+        "required": ["path", "edits"],
+    },
+)
+
 
 async def _run_read(arguments: Mapping[str, Any], context: ToolContext) -> str:
     name = _text(arguments, "path")
@@ -106,10 +131,25 @@ async def _run_write(arguments: Mapping[str, Any], context: ToolContext) -> str:
     def write() -> int:
         path = safe_path(context.workspace, name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.write_text(scrub_text(content), encoding="utf-8")
+        text = scrub_text(content)
+        replace_file(path, text.encode("utf-8"))
+        return len(text)
 
     written = await asyncio.to_thread(write)
     return f"Wrote {written} characters to {name}."
+
+
+async def _run_edit(arguments: Mapping[str, Any], context: ToolContext) -> str:
+    name, edits = _text(arguments, "path"), edits_of(arguments)
+
+    def edit() -> str:
+        path = safe_path(context.workspace, name)
+        if not path.exists():
+            raise ToolError("there is no such file", where=name)
+        return edit_file(path, name, edits)
+
+    difference = await asyncio.to_thread(edit)
+    return f"Edited {name}:\n{difference}"
 
 
 def _text(arguments: Mapping[str, Any], name: str) -> str:
@@ -139,7 +179,10 @@ class MemoryToolSettings:
 
 def builtin_tools(memory: MemoryBackend | None, settings: MemoryToolSettings) -> list[Tool]:
     """The tools of the core; those of memory only where there is a memory."""
-    tools = [Tool(READ, _run_read, optional=False), Tool(WRITE, _run_write, optional=False)]
+    tools = [
+        Tool(schema, run, optional=False)
+        for schema, run in ((READ, _run_read), (WRITE, _run_write), (EDIT, _run_edit))
+    ]
     if memory is None:
         return tools
     backend = memory

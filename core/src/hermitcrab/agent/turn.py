@@ -14,6 +14,7 @@ from attrs import field, frozen
 from hermitcrab.agent.events import Compacted, Emit, Flushed, Reply
 from hermitcrab.agent.preparation import PreparedTurn
 from hermitcrab.agent.session import AssembledContext, SessionContext
+from hermitcrab.agent.shown_work import ShownWork
 from hermitcrab.agent.toolbox import Toolbox, run_call
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.context.contract import DEFAULT_ENGINE_ID
@@ -32,7 +33,15 @@ from hermitcrab.messages.build import assistant, user
 from hermitcrab.messages.pairing import is_broken
 from hermitcrab.messages.text import text_of, tool_calls_of
 from hermitcrab.messages.types import Message
-from hermitcrab.models.contract import ChatReply, ChatRequest, TextDelta, TokenUsage
+from hermitcrab.models.contract import (
+    ChatReply,
+    ChatRequest,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+)
+from hermitcrab.sessions.effective_levels import SessionLevels
+from hermitcrab.sessions.states import status_after
 
 logger = logging.getLogger("hermitcrab.agent")
 
@@ -59,6 +68,7 @@ class Turn:
         toolbox: Toolbox,
         *,
         max_rounds: int,
+        levels: SessionLevels | None = None,
         emit: Emit = lambda event: None,
         observer: TurnObserver | None = None,
     ) -> None:
@@ -67,7 +77,9 @@ class Turn:
         self.toolbox = toolbox
         self.run_id = session.hook_context.run_id or uuid.uuid4().hex
         self._max_rounds = max_rounds
-        self._emit = emit
+        self._levels = levels
+        self._work = ShownWork(levels, emit)
+        self._emit = self._work.event
         self._asked = False
         self._check_between_rounds = session.parts.settings.compaction.mid_turn_precheck.enabled
         self._observer = observer or TurnObserver()
@@ -84,20 +96,17 @@ class Turn:
         :raises ModelError: if the model fails; the turn so far stays in the transcript.
         """
         started = time.monotonic()
-        error: str | None = None
+        failure: BaseException | None = None
         self.session.begin_turn()
         try:
             # A message that a plugin keeps out of the transcript cannot be answered.
             if message is None or await self.session.append(message) is not None:
                 await self._rounds()
-        except asyncio.CancelledError:
-            error = "cancelled"
-            raise
-        except Exception as failure:
-            error = str(failure)
+        except (Exception, asyncio.CancelledError) as error:
+            failure = error
             raise
         finally:
-            await self._finish(error, round((time.monotonic() - started) * 1000))
+            await self._finish(failure, round((time.monotonic() - started) * 1000))
         return self._reply()
 
     async def _rounds(self) -> None:
@@ -166,7 +175,12 @@ class Turn:
 
     async def _call(self, context: AssembledContext) -> Message | None:
         request = ChatRequest(
-            messages=context.messages, system=context.system, tools=self.toolbox.schemas
+            messages=context.messages,
+            system=context.system,
+            tools=self.toolbox.schemas,
+            thinking=self._levels.told_thinking if self._levels else None,
+            fast=self._levels.is_fast if self._levels else False,
+            stream_thinking=self._work.streams_thinking,
         )
         report = _CallReport(self.session, self.run_id, context.window)
         pieces: list[str] = []
@@ -185,6 +199,7 @@ class Turn:
             raise
         report.ended()
         self._usage += reply.usage
+        self._work.answered(reply.message)
         kept = await self._append_answer(reply.message)
         return reply.message if kept else None
 
@@ -197,6 +212,8 @@ class Turn:
                 if isinstance(event, TextDelta):
                     pieces.append(event.text)
                     self._say(gate.let_through(event.text))
+                elif isinstance(event, ThinkingDelta):
+                    self._work.thinking(event)
                 else:
                     reply = event
         finally:
@@ -279,15 +296,16 @@ class Turn:
             )
         )
 
-    async def _finish(self, error: str | None, duration_ms: int) -> None:
+    async def _finish(self, failure: BaseException | None, duration_ms: int) -> None:
         messages = self.session.new_messages
         provider, _, model = self.session.model.id.partition("/")
-        await self.session.end_turn(succeeded=error is None)
+        error = "cancelled" if isinstance(failure, asyncio.CancelledError) else str(failure)
+        await self.session.end_turn(status_after(failure))
         self.session.fire_background(
             AgentEnd(
                 messages=messages,
-                success=error is None,
-                error=error,
+                success=failure is None,
+                error=None if failure is None else error,
                 duration_ms=duration_ms,
                 run_id=self.run_id,
             )
@@ -319,6 +337,8 @@ class Turn:
             compactions=tuple(self._compactions),
             flushes=tuple(self._flushes),
             silent=is_silent(text) or not self._asked,
+            reasoning=self._work.reasoning,
+            tool_lines=self._work.tool_lines,
         )
 
 

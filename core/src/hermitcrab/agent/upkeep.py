@@ -13,8 +13,9 @@ from attrs import field, frozen
 from hermitcrab.agent.parts import SessionParts
 from hermitcrab.compaction.budget import Budget
 from hermitcrab.compaction.outcome import CompactionOutcome, CompactionTrigger
+from hermitcrab.compaction.providers import ProvidedSummaries
 from hermitcrab.compaction.runtime import Compactor
-from hermitcrab.compaction.summarise import Summariser
+from hermitcrab.compaction.summarise import Summariser, SummarySource
 from hermitcrab.compaction.view import View, ViewBuilder
 from hermitcrab.context import CompactionDetails, CompactResult
 from hermitcrab.context.delegation import CompactionRuntime, using_compaction_runtime
@@ -29,6 +30,7 @@ from hermitcrab.models.contract import ChatModel
 from hermitcrab.models.offline.model import OfflineModel
 from hermitcrab.sessions.format import ENTRY_CHANGE
 from hermitcrab.sessions.log import SessionLog
+from hermitcrab.sessions.restoring import MediaRestorer
 
 logger = logging.getLogger("hermitcrab.agent")
 
@@ -49,6 +51,7 @@ class Upkeep:
     engine: ResolvedEngine
     parts: SessionParts
     view: ViewBuilder
+    media: MediaRestorer
     fire: Callable[[Any], Awaitable[Any]]
     model: Callable[[], ChatModel]
     _requested: list[FlushOutcome] = field(factory=list, init=False)
@@ -97,7 +100,7 @@ class Upkeep:
         settings = self.parts.settings.compaction.memory_flush
         return await run_flush(
             self.parts.flush_model or self.model(),
-            messages=messages,
+            messages=await self.media.restored(messages),
             workspace=self.parts.workspace,
             now=self.log.now(),
             zone=self.parts.zone,
@@ -105,6 +108,7 @@ class Upkeep:
             prompt=settings.prompt,
             system_prompt=settings.system_prompt,
             max_tokens=_FLUSH_ANSWER_TOKENS,
+            timeout_s=float(self.parts.settings.compaction.timeout_seconds),
         )
 
     def _workspace_is_writable(self) -> bool:
@@ -235,17 +239,22 @@ class Upkeep:
         """The runtime's compactor for the model at hand."""
         settings = self.parts.settings.compaction
         timeout_s = float(settings.timeout_seconds)
+        summariser: SummarySource = Summariser(
+            self.parts.summary_model or self.model(),
+            self.parts.counter,
+            window=self.parts.summary_window or budget.window,
+            timeout_s=timeout_s,
+        )
+        if self.parts.summary_provider is not None:
+            summariser = ProvidedSummaries(
+                self.parts.summary_provider, summariser, timeout_s=timeout_s
+            )
         return Compactor(
             self.log,
             view=self.view,
             counter=self.parts.counter,
             settings=settings,
-            summariser=Summariser(
-                self.parts.summary_model or self.model(),
-                self.parts.counter,
-                window=self.parts.summary_window or budget.window,
-                timeout_s=timeout_s,
-            ),
+            summariser=summariser,
             fallback=Summariser(
                 OfflineModel(), self.parts.counter, window=budget.window, timeout_s=timeout_s
             ),

@@ -35,16 +35,18 @@ __all__ = [
 
 @frozen(kw_only=True)
 class CompactionDecision:
-    """A plugin cancels a compaction, or supplies the summary itself.
+    """A plugin cancels a compaction, supplies the summary itself, or rejects every summary that it was given.
 
     ``cancel`` is final, with its ``reason``. Otherwise the ``summary`` of the highest priority is used, with the
-    ``details`` of the same plugin.
+    ``details`` of the same plugin. ``rejected`` says why no summary is good enough: the history is kept, or where the
+    context must become smaller, rules write the summary.
     """
 
     cancel: bool = merge.sticky_true(ends=True)
     reason: str | None = merge.along("cancel", str)
     summary: str | None = merge.first(str)
     details: Mapping[str, Any] | None = merge.along("summary", dict)
+    rejected: str | None = merge.first_text()
     cancelled_by: str | None = merge.source_of("cancel")
     summarised_by: str | None = merge.source_of("summary")
 
@@ -104,7 +106,10 @@ class SessionEnd(HookEvent[None]):
 
 @frozen(kw_only=True)
 class BeforeReset(HookEvent[None]):
-    """The user has asked for a new session; ``messages`` are those of the old one."""
+    """A new session is about to take the place of one; ``messages`` are those of the old one.
+
+    ``reason`` is ``new``, ``reset``, ``daily`` or ``idle``.
+    """
 
     hook: ClassVar[str] = "before_reset"
     session_file: str | None = None
@@ -117,7 +122,8 @@ class SessionBeforeCompact(HookEvent[CompactionDecision]):
     """A compaction has been planned and is not carried out yet.
 
     ``messages`` are to be summarised, ``turn_prefix_messages`` are the head of a turn that is cut in two; ``reason``
-    is what triggered it. ``tokens_before`` and ``context_window`` are in tokens.
+    is what triggered it. ``tokens_before`` and ``context_window`` are in tokens. ``writer`` is a
+    ``hermitcrab.compaction.SummaryWriter``.
     """
 
     hook: ClassVar[str] = "session_before_compact"
@@ -131,6 +137,7 @@ class SessionBeforeCompact(HookEvent[CompactionDecision]):
     reason: str | None = None
     first_kept_entry_id: str | None = None
     context_window: int | None = None
+    writer: Any = None
 
 
 @frozen(kw_only=True)

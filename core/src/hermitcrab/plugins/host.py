@@ -71,10 +71,16 @@ class PluginHost:
         host._diagnostics += slot_diagnostics(
             config, discovery.plugins, host._records, host.registries
         )
-        for diagnostic in host._diagnostics:
+        found, host._diagnostics = host._diagnostics, []
+        host.report(found)
+        return host
+
+    def report(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Log diagnostics and keep them with those of loading."""
+        for diagnostic in diagnostics:
             level = logging.ERROR if diagnostic.level == "error" else logging.WARNING
             logger.log(level, "%s", diagnostic, extra={"plugin_id": diagnostic.plugin_id})
-        return host
+            self._diagnostics.append(diagnostic)
 
     @property
     def records(self) -> Mapping[str, PluginRecord]:

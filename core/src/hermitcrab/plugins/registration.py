@@ -29,6 +29,7 @@ REGISTRATION_HOOKS: Mapping[str, str] = MappingProxyType(
         "register_compaction_providers": "compaction_providers",
         "register_tools": "tools",
         "register_commands": "commands",
+        "register_session_listeners": "session_listeners",
     }
 )
 
@@ -51,6 +52,7 @@ class PluginRegistries:
     compaction_providers: Registry[Any] = field(factory=partial(Registry, "compaction provider"))
     tools: Registry[Any] = field(factory=partial(Registry, "tool"))
     commands: Registry[Any] = field(factory=partial(Registry, "command"))
+    session_listeners: Registry[Any] = field(factory=partial(Registry, "session listener"))
 
     @contextmanager
     def stage(self, plugin_id: str, *, core: bool) -> Iterator[None]:

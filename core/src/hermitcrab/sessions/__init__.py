@@ -2,8 +2,44 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from hermitcrab._lazy import lazy_names
 from hermitcrab.sessions.entries import SessionEntry
+from hermitcrab.sessions.events import SessionChanged, TranscriptUpdated
 from hermitcrab.sessions.inbound import InboundMessage
 from hermitcrab.sessions.rewrite import Replacement, RewriteResult
 
-__all__ = ["InboundMessage", "Replacement", "RewriteResult", "SessionEntry"]
+if TYPE_CHECKING:
+    from hermitcrab.sessions.exporting import export_session
+    from hermitcrab.sessions.import_sources import LeftOut
+    from hermitcrab.sessions.importing import ImportedSession, ImportReport, import_sessions
+
+__all__ = [
+    "ImportReport",
+    "ImportedSession",
+    "InboundMessage",
+    "LeftOut",
+    "Replacement",
+    "RewriteResult",
+    "SessionChanged",
+    "SessionEntry",
+    "TranscriptUpdated",
+    "export_session",
+    "import_sessions",
+]
+
+#: What few programs use, and what takes a while to load.
+_HOMES = {
+    "ImportReport": "hermitcrab.sessions.importing",
+    "ImportedSession": "hermitcrab.sessions.importing",
+    "LeftOut": "hermitcrab.sessions.import_sources",
+    "export_session": "hermitcrab.sessions.exporting",
+    "import_sessions": "hermitcrab.sessions.importing",
+}
+
+__getattr__, _ = lazy_names(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
