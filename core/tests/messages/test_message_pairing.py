@@ -74,7 +74,7 @@ class TestRepairLaws:
     @settings(max_examples=200)
     @given(conversations)
     def test_a_repaired_conversation_has_no_faults(self, messages: list[Message]) -> None:
-        """C5, C44: nothing that a provider refuses for ever is left in the view."""
+        """C5, C44, #9958, #9964, #10310, #16823, #21985: nothing that a provider refuses for ever is in the view."""
         assert find_faults(repair_pairing(messages).messages) == PairingFaults(0, 0)
 
     @settings(max_examples=200)
@@ -186,6 +186,7 @@ class TestRepairRules:
 
     @pytest.mark.parametrize("reason", ["aborted", "error"])
     def test_a_broken_assistant_goes_with_its_results_when_told_to(self, reason: str) -> None:
+        """#9958, #21985: aborted turns; no result is made up for their calls."""
         question = user("q")
         repaired = repair_pairing([question, calling("a", stop_reason=reason), result("a")])
         assert list(repaired.messages) == [question]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attrs import define, field, frozen
 
-from hermitcrab.models import OpenAICompatibleModel
+from hermitcrab.models import AnthropicModel, OpenAICompatibleModel
 
 KEY = "secret-key-0123456789"
 
@@ -63,9 +63,10 @@ class ScriptedServer:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         method, path, _ = head[0].split(" ")
-        headers = {
-            name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])
-        }
+        headers: dict[str, str] = {}
+        for name, _, value in (line.partition(": ") for line in head[1:]):
+            before = headers.get(name.lower())
+            headers[name.lower()] = value if before is None else f"{before}, {value}"
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         self.received.append(Received(method, path, headers, json.loads(body) if body else None))
         self.arrived.set()
@@ -91,6 +92,15 @@ async def server() -> AsyncIterator[ScriptedServer]:
 async def model(server: ScriptedServer) -> AsyncIterator[OpenAICompatibleModel]:
     made = OpenAICompatibleModel(
         "lab", "tiny", server.url, api_key=KEY, timeout_s=5, max_retries=2, backoff_s=0
+    )
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def claude(server: ScriptedServer) -> AsyncIterator[AnthropicModel]:
+    made = AnthropicModel(
+        "anthropic", "claude-x", server.url, api_key=KEY, timeout_s=5, max_retries=2, backoff_s=0
     )
     yield made
     await made.close()

@@ -4,7 +4,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,14 @@ from attrs import field, frozen
 
 import hermitcrab.models
 from hermitcrab.errors import ConfigError
-from hermitcrab.models import ChatModel, ChatReply, ChatRequest, OfflineModel, OpenAICompatibleModel
+from hermitcrab.models import (
+    AnthropicModel,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    OfflineModel,
+    OpenAICompatibleModel,
+)
 from hermitcrab.models.resolve import (
     ContextWindow,
     ModelSpec,
@@ -27,17 +34,21 @@ from hermitcrab.models.resolve import (
 class Entry:
     context_window: int | None = None
     max_tokens: int | None = None
+    reasoning: bool = False
+    thinking_levels: Sequence[str] = ("low", "medium", "high")
+    fast_body: Mapping[str, Any] = field(factory=dict)
 
 
 @frozen
 class Provider:
-    api: str = "openai-compatible"
+    api: str | None = "openai-compatible"
     base_url: str | None = "http://127.0.0.1:1/v1"
     api_key: str | None = None
     headers: Mapping[str, str] = field(factory=dict)
     models: Mapping[str, Entry] = field(factory=dict)
     timeout_seconds: float | None = None
     max_retries: int = 3
+    prompt_cache: Any = "short"
 
 
 class Asked(ChatModel):
@@ -75,6 +86,39 @@ async def test_a_provider_of_config_is_spoken_to_over_http(api: str) -> None:
     assert isinstance(model, OpenAICompatibleModel)
     assert model.id == "lab/tiny"
     assert await model.context_window() == 4096
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "api"),
+    [("anthropic", None), ("lab", "anthropic-messages"), ("lab", "anthropic")],
+)
+async def test_the_messages_api_is_spoken_to_where_config_says_so(
+    provider_id: str, api: str | None
+) -> None:
+    provider = Provider(api=api, base_url=None, models={"tiny": Entry(context_window=4096)})
+    model = build_model(f"{provider_id}/tiny", {provider_id: provider})
+    assert isinstance(model, AnthropicModel)
+    assert model.id == f"{provider_id}/tiny"
+    assert await model.context_window() == 4096
+
+
+def test_a_provider_of_no_named_api_speaks_the_openai_protocol() -> None:
+    assert isinstance(build_model("lab/x", {"lab": Provider(api=None)}), OpenAICompatibleModel)
+
+
+def test_anthropic_may_be_reached_through_another_protocol() -> None:
+    provider = Provider(api="openai-compatible")
+    assert isinstance(build_model("anthropic/x", {"anthropic": provider}), OpenAICompatibleModel)
+
+
+def test_anthropic_without_an_entry_says_what_to_add() -> None:
+    with pytest.raises(ConfigError, match=r"anthropic\.apiKey: \$\{ANTHROPIC_API_KEY\}"):
+        build_model("anthropic/claude-x", {})
+
+
+def test_a_plugin_may_bring_its_own_anthropic() -> None:
+    made = build_model("anthropic/x", {}, {"anthropic": lambda **_: OfflineModel()})
+    assert isinstance(made, OfflineModel)
 
 
 def test_an_unknown_provider_names_the_known_and_the_nearest() -> None:
@@ -155,7 +199,7 @@ def test_the_public_names_are_the_visible_ones() -> None:
 def test_importing_the_room_loads_nothing_heavy() -> None:
     code = (
         "import json, sys; import hermitcrab.models; "
-        "from hermitcrab.models import ChatModel, OfflineModel, OpenAICompatibleModel; "
+        "from hermitcrab.models import AnthropicModel, OfflineModel, OpenAICompatibleModel; "
         "print(json.dumps(sorted(sys.modules)))"
     )
     output = subprocess.run(

@@ -11,7 +11,17 @@ from hermitcrab.config.schema import AgentDefaults, Config
 __all__ = ["AgentSettings", "agent_settings", "default_agent_id"]
 
 _DEFAULT_AGENT_ID = "main"
-_OVERRIDES = ("model", "context_tokens", "workspace", "user_timezone", "system_prompt")
+_OVERRIDES = (
+    "model",
+    "context_tokens",
+    "workspace",
+    "user_timezone",
+    "system_prompt",
+    "thinking_default",
+    "fast_mode_default",
+    "verbose_default",
+    "reasoning_default",
+)
 
 
 @frozen(kw_only=True)

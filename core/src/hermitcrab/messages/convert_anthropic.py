@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -18,17 +18,23 @@ from hermitcrab.messages.text import blocks_of, result_call_id, scrub, scrub_tex
 from hermitcrab.messages.types import Block, Message
 
 
-def to_anthropic(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def _signed_by_anthropic(message: Message) -> bool:
+    return message.get("provider") in (None, "anthropic")
+
+
+def to_anthropic(
+    messages: Iterable[Message], *, keep_thinking: Callable[[Message], bool] = _signed_by_anthropic
+) -> list[dict[str, Any]]:
     """Messages as the Messages API takes them.
 
     Neighbours of the same role become one message, with tool results in front of other user content as the API
-    demands. Blank text and messages that end up empty are left out, because the API refuses them. Thinking is kept
-    where Anthropic signed it.
+    demands. Blank text and messages that end up empty are left out, because the API refuses them. Signed thinking is
+    kept of the messages that ``keep_thinking`` accepts; by default, of those that came from Anthropic.
     """
     converted: list[dict[str, Any]] = []
     for message in messages:
         role = "assistant" if message["role"] == "assistant" else "user"
-        content = _content_of(message) if sent_to_models(message) else []
+        content = _content_of(message, keep_thinking) if sent_to_models(message) else []
         if not content:
             continue
         if converted and converted[-1]["role"] == role:
@@ -40,9 +46,9 @@ def to_anthropic(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return converted
 
 
-def _content_of(message: Message) -> list[dict[str, Any]]:
+def _content_of(message: Message, keep_thinking: Callable[[Message], bool]) -> list[dict[str, Any]]:
     if message["role"] == "assistant":
-        return _assistant_content(message)
+        return _assistant_content(message, thinking=keep_thinking(message))
     if message["role"] == "toolResult":
         return [_tool_result(message)]
     return _user_content(user_blocks(message))
@@ -83,11 +89,10 @@ def _tool_result(message: Message) -> dict[str, Any]:
     return result
 
 
-def _assistant_content(message: Message) -> list[dict[str, Any]]:
-    signed_by_anthropic = message.get("provider") in (None, "anthropic")
+def _assistant_content(message: Message, *, thinking: bool) -> list[dict[str, Any]]:
     content: list[dict[str, Any]] = []
     for block in blocks_of(message):
-        if block["type"] == "thinking" and signed_by_anthropic:
+        if block["type"] == "thinking" and thinking:
             content += _thinking(block)
         content += _text(block)
     content += [
@@ -118,7 +123,7 @@ def from_anthropic(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
     for message in messages:
         parts = _parts(message.get("content"))
         if message.get("role") == "assistant":
-            reply = assistant([block for part in parts for block in _assistant_block(part)])
+            reply = assistant(assistant_blocks(parts))
             names |= {call["id"]: call["name"] for call in tool_calls_of(reply)}
             converted.append(reply)
         elif message.get("role") == "user":
@@ -167,11 +172,16 @@ def _user_block(part: Mapping[str, Any]) -> Block:
     return foreign
 
 
-def _assistant_block(part: Mapping[str, Any]) -> list[Block]:
+def assistant_blocks(parts: Iterable[Mapping[str, Any]]) -> list[Block]:
+    """The blocks of an assistant message of the Messages API; the input of a call may be JSON text."""
+    return [_assistant_block(part) for part in parts]
+
+
+def _assistant_block(part: Mapping[str, Any]) -> Block:
     fields: dict[str, Any]
     if part["type"] == "tool_use":
         call_id, name = str(part.get("id") or ""), str(part.get("name") or "")
-        return [call_block(call_id, name, part.get("input"))]
+        return call_block(call_id, name, part.get("input"))
     if part["type"] == "thinking":
         fields = {"type": "thinking", "thinking": part.get("thinking", "")}
         fields |= {"thinkingSignature": part["signature"]} if part.get("signature") else {}
@@ -181,4 +191,4 @@ def _assistant_block(part: Mapping[str, Any]) -> list[Block]:
     else:
         fields = {**part}
     block: Block = fields  # type: ignore[assignment]
-    return [block]
+    return block

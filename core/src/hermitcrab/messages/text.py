@@ -75,11 +75,14 @@ def _calls(message: Message) -> Iterator[ToolCall]:
             continue
         fields: dict[str, Any] = {**block}
         arguments = fields.get("arguments", fields.get("input"))
-        yield {
+        call: ToolCall = {
             "id": str(fields.get("id") or fields.get("call_id") or ""),
             "name": str(fields.get("name") or ""),
             "arguments": arguments if isinstance(arguments, dict) else {},
         }
+        if "rawArguments" in fields:
+            call["rawArguments"] = fields["rawArguments"]
+        yield call
 
 
 def result_call_id(message: Message) -> str:

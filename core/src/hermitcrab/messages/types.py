@@ -42,6 +42,7 @@ class Message(TypedDict, total=False):
 
     ``timestamp`` is in milliseconds since the epoch. ``toolCallId``, ``toolName`` and ``isError`` belong to the role
     ``toolResult``; ``stopReason``, ``usage``, ``provider``, ``model`` and ``errorMessage`` to the role ``assistant``.
+    ``groupContext`` marks what was said in a group and not to the agent.
     """
 
     role: Required[str]
@@ -57,6 +58,7 @@ class Message(TypedDict, total=False):
     provider: str
     model: str
     provenance: dict[str, Any]
+    groupContext: NotRequired[dict[str, Any]]
     command: NotRequired[str]
     output: NotRequired[str]
     summary: NotRequired[str]
@@ -64,8 +66,12 @@ class Message(TypedDict, total=False):
 
 
 class ToolCall(TypedDict):
-    """A tool call of an assistant message, whatever spelling its block used."""
+    """A tool call of an assistant message, whatever spelling its block used.
+
+    ``rawArguments`` is there where the model's arguments are not a JSON object; ``arguments`` is empty then.
+    """
 
     id: str
     name: str
     arguments: dict[str, Any]
+    rawArguments: NotRequired[Any]

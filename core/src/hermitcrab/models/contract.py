@@ -28,7 +28,10 @@ class ToolSchema:
 class ChatRequest:
     """One request to a model.
 
-    ``max_tokens`` limits the answer, in tokens. ``messages`` never contains the system prompt.
+    ``max_tokens`` limits the answer, in tokens. ``messages`` never contains the system prompt. ``thinking`` is how much
+    the model should think, a level of sessions 5.2 such as ``low``, and never one that config says it does not know;
+    ``None`` leaves it to the model. ``fast`` asks for the provider's fast mode, ``stream_thinking`` for the model's
+    thinking as it arrives.
     """
 
     messages: Sequence[Message]
@@ -36,6 +39,9 @@ class ChatRequest:
     tools: Sequence[ToolSchema] = ()
     purpose: Purpose = "turn"
     max_tokens: int | None = None
+    thinking: str | None = None
+    fast: bool = False
+    stream_thinking: bool = False
 
 
 @frozen
@@ -67,6 +73,13 @@ class TextDelta:
     text: str
 
 
+@frozen
+class ThinkingDelta:
+    """A piece of the model's thinking, as it arrives; only where the request asks for it."""
+
+    text: str
+
+
 @frozen(kw_only=True)
 class ChatReply:
     """The whole answer: an assistant message in wire shape, and what it cost."""
@@ -88,13 +101,19 @@ class ChatModel(ABC):
 
     #: ``provider/name``, as it stands in config and in transcripts.
     id: str = "unknown/unknown"
+    #: The levels that ``ChatRequest.thinking`` may have; none means that the model is never told how much to think.
+    thinking_levels: Sequence[str] = ()
+    #: Whether ``ChatRequest.fast`` changes anything.
+    has_fast_mode: bool = False
 
     @abstractmethod
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request`` as a whole."""
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[TextDelta | ChatReply]:
-        """Answer piece by piece: any number of :class:`TextDelta`, then exactly one :class:`ChatReply`."""
+    async def stream(
+        self, request: ChatRequest
+    ) -> AsyncIterator[TextDelta | ThinkingDelta | ChatReply]:
+        """Answer piece by piece: any number of deltas, then exactly one :class:`ChatReply`."""
         reply = await self.complete(request)
         if reply.text:
             yield TextDelta(reply.text)

@@ -17,36 +17,34 @@ from hermitcrab.errors import (
     ModelOverflowError,
     ModelRateLimitError,
     ModelRequestError,
+    ModelTimeoutError,
     ModelUnavailableError,
 )
 from hermitcrab.messages.text import scrub_text
+from hermitcrab.models.overflow_text import (
+    exceeds_rate_alone,
+    is_overflow,
+    is_quota,
+    is_throttling,
+    observed_tokens,
+)
 
 _SHOWN_CHARACTERS = 500
+#: Statuses of servers and gateways that gave up waiting for the model.
+_TIMEOUT_STATUSES = frozenset({408, 504, 524})
 
-_OVERFLOW = re.compile(
-    r"prompt is too long|request_too_large|request too large|context[ _]length[ _]exceeded"
-    r"|exceeds? (?:the )?(?:model'?s? )?(?:available |maximum )?context (?:window|length|size)"
-    r"|context (?:window|length|size) (?:has been |was )?exceeded|exceed_context_size"
-    r"|maximum context length|maximum prompt length|available context size"
-    r"|input token count.{0,80}exceeds|input is too long|too many (?:input )?tokens"
-    r"|token limit exceeded|exceeds (?:the )?limit of \d+|exceeds the maximum number of tokens"
-    r"|reduce the length of the (?:messages|prompt|input)|prompt too long|larger than the context"
-    r"|model_context_window_exceeded|context_window_exceeded|超出.{0,20}(?:上下文|长度)|上下文.{0,20}超",
-    re.IGNORECASE,
-)
-_THROTTLED = re.compile(
-    r"rate.?limit|too many requests|throttl|tokens per (?:min|day)|requests per (?:min|day)"
-    r"|\btpm\b|\brpm\b|overloaded|concurrency limit",
-    re.IGNORECASE,
-)
-_QUOTA = re.compile(
-    r"insufficient_quota|exceeded your current quota|quota exceeded|billing|credit balance"
-    r"|insufficient (?:credits?|balance|funds)|payment required|余额不足",
-    re.IGNORECASE,
-)
-_REASONING = re.compile(
-    r"reasoning.{0,40}(?:required|mandatory|must|cannot|disable)", re.IGNORECASE
-)
+#: The status that an error object without one stands for, by its ``type``.
+_STATUS_OF_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
 _CREDENTIAL = re.compile(r"\bsk-[A-Za-z0-9_\-*]{6,}|\bBearer [^\s\"']{6,}", re.IGNORECASE)
 
 
@@ -60,10 +58,11 @@ class Failure:
 
 @frozen(kw_only=True)
 class Origin:
-    """The provider and model that failed, and the texts that no message may repeat."""
+    """The provider and model that failed, the protocol spoken, and the texts that no message may repeat."""
 
     provider_id: str
     model: str
+    protocol: str = "OpenAI"
     secrets: tuple[str, ...] = ()
 
     @property
@@ -84,13 +83,15 @@ def failure_of_response(
     """The failure that a status and body stand for."""
     text = provider_text(body)
     said = f": {origin.safe(text)}" if text else ""
-    if status in (401, 403) and not _QUOTA.search(text):
+    if status in (401, 403) and not is_quota(text):
         return Failure(_auth_error(origin, status, said))
     if status in (402, 403) or _is_quota(status, text, headers or {}):
         return Failure(_quota_error(origin, said))
     if is_overflow(status, text):
-        return Failure(_overflow_error(origin, said))
-    if status == 429 or (status <= 500 and _THROTTLED.search(text)):
+        return Failure(_overflow_error(origin, said, observed_tokens(text)))
+    if exceeds_rate_alone(text):
+        return Failure(_too_large_error(origin, said))
+    if status == 429 or (status <= 500 and is_throttling(text)):
         return Failure(_rate_limit_error(origin, said, headers or {}), retryable=True)
     if status == 408 or status >= 500:
         return Failure(_server_error(origin, status, said), retryable=True)
@@ -99,25 +100,18 @@ def failure_of_response(
 
 def _is_quota(status: int, text: str, headers: Mapping[str, str]) -> bool:
     # Some providers call a limit per minute a quota too, but then say when to come back.
-    if status not in (400, 429) or not _QUOTA.search(text):
+    if status not in (400, 429) or not is_quota(text):
         return False
     return "insufficient_quota" in text or retry_after_seconds(headers) is None
-
-
-def is_overflow(status: int, text: str) -> bool:
-    """Whether a provider's answer says that the request exceeds the context window (context 6.5)."""
-    if _QUOTA.search(text) or _THROTTLED.search(text) or _REASONING.search(text):
-        return False
-    if status in (400, 413) and not text.strip():
-        return True
-    return status == 413 or _OVERFLOW.search(text) is not None
 
 
 def failure_of_stream_error(origin: Origin, payload: Any) -> Failure:
     """The failure that an ``error`` object inside a stream or a 200 answer stands for."""
     fields = payload if isinstance(payload, dict) else {"message": str(payload)}
     code = fields.get("code")
-    status = code if isinstance(code, int) and 400 <= code < 600 else 500
+    status = _STATUS_OF_TYPE.get(str(fields.get("type")), 500)
+    if isinstance(code, int) and 400 <= code < 600:
+        status = code
     return failure_of_response(origin, status, json.dumps({"error": fields}))
 
 
@@ -128,9 +122,21 @@ def unreachable(origin: Origin, reason: str, *, retryable: bool = True) -> Failu
     return Failure(ModelUnavailableError(message, where=origin.where, hint=hint), retryable)
 
 
+def timed_out(origin: Origin, timeout_s: float) -> Failure:
+    """The failure of a server that took a request and stayed silent; asked again, it would be kept waiting again."""
+    return Failure(
+        ModelTimeoutError(
+            f"no answer from the server: nothing came within {timeout_s:g} s",
+            where=origin.where,
+            hint=f"Check that the server of models.providers.{origin.provider_id}.baseUrl is running",
+        )
+    )
+
+
 def unreadable(origin: Origin, reason: str, *, retryable: bool = True) -> Failure:
     """The failure of an answer that is not what the protocol says."""
-    hint = f"Check that models.providers.{origin.provider_id}.baseUrl speaks the OpenAI protocol"
+    address = f"models.providers.{origin.provider_id}.baseUrl"
+    hint = f"Check that {address} speaks the {origin.protocol} protocol"
     message = f"the server's answer is unreadable: {origin.safe(reason)}"
     return Failure(ModelUnavailableError(message, where=origin.where, hint=hint), retryable)
 
@@ -189,11 +195,20 @@ def _quota_error(origin: Origin, said: str) -> ModelError:
     )
 
 
-def _overflow_error(origin: Origin, said: str) -> ModelError:
+def _overflow_error(origin: Origin, said: str, tokens: int | None) -> ModelError:
     return ModelOverflowError(
         f"the request is larger than the context window{said}",
         where=origin.where,
         hint="Compact the session, or choose a model with a larger window",
+        observed_tokens=tokens,
+    )
+
+
+def _too_large_error(origin: Origin, said: str) -> ModelError:
+    return ModelRateLimitError(
+        f"one request is larger than what the provider allows in a minute{said}",
+        where=origin.where,
+        hint="Compact the session, lower agents.defaults.contextTokens, or raise the limit at the provider",
     )
 
 
@@ -209,7 +224,8 @@ def _rate_limit_error(origin: Origin, said: str, headers: Mapping[str, str]) -> 
 
 
 def _server_error(origin: Origin, status: int, said: str) -> ModelError:
-    return ModelUnavailableError(
+    kind = ModelTimeoutError if status in _TIMEOUT_STATUSES else ModelUnavailableError
+    return kind(
         f"the server failed ({status}){said}",
         where=origin.where,
         hint="Try again later, or choose another model",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import frozen
 
 from hermitcrab.errors import ModelRateLimitError
-from hermitcrab.models.errors_map import Failure, Origin, unreachable
+from hermitcrab.models.errors_map import Failure, Origin, timed_out, unreachable
 
 if TYPE_CHECKING:
     import httpx
@@ -116,7 +116,7 @@ def failure_of_transport(origin: Origin, error: Exception, timeout_s: float) -> 
     import httpx
 
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
-        return unreachable(origin, f"nothing came within {timeout_s:g} s", retryable=False)
+        return timed_out(origin, timeout_s)
     if isinstance(error, httpx.TimeoutException):
         return unreachable(origin, "the connection could not be made in time")
     reason = str(error) or type(error).__name__

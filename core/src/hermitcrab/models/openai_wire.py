@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from attrs import evolve, frozen
 
-from hermitcrab.messages.build import assistant
 from hermitcrab.messages.convert_openai import assistant_blocks, to_openai
-from hermitcrab.messages.types import Usage
 from hermitcrab.models.contract import ChatReply, ChatRequest, TokenUsage, ToolSchema
+from hermitcrab.models.replies import (
+    Delta,
+    ProviderReportedError,
+    deltas,
+    finished_reply,
+    token_count,
+)
 
+#: How the protocol spells levels for which it has words of its own.
+_EFFORTS = {"off": "none", "adaptive": "medium"}
 _STOP_REASONS = {
     "stop": "stop",
     "tool_calls": "toolUse",
     "function_call": "toolUse",
     "length": "length",
-    "content_filter": "error",
 }
-
-
-class ProviderReportedError(Exception):
-    """An answer that arrived with status 200 and holds an error object."""
-
-    def __init__(self, payload: Any) -> None:
-        super().__init__("the answer holds an error")
-        self.payload = payload
 
 
 @frozen(kw_only=True)
@@ -36,6 +33,7 @@ class Dialect:
     """What a server accepts of the optional parameters; starts as the protocol says and shrinks on refusal."""
 
     stream_usage: bool = True
+    reasoning_effort: bool = True
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
 
 
@@ -45,13 +43,24 @@ def adapted(dialect: Dialect, refusal: str) -> Dialect | None:
         return evolve(dialect, stream_usage=False)
     if dialect.limit_field == "max_tokens" and "max_completion_tokens" in refusal:
         return evolve(dialect, limit_field="max_completion_tokens")
+    if dialect.reasoning_effort and "reasoning_effort" in refusal:
+        return evolve(dialect, reasoning_effort=False)
     return None
 
 
 def request_payload(
-    request: ChatRequest, *, model: str, dialect: Dialect, stream: bool, max_tokens: int | None
+    request: ChatRequest,
+    *,
+    model: str,
+    dialect: Dialect,
+    stream: bool,
+    max_tokens: int | None,
+    fast_body: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The JSON body of a request; ``max_tokens`` limits the answer where the request itself does not."""
+    """The JSON body of a request; ``max_tokens`` limits the answer where the request itself does not.
+
+    :param fast_body: what fast mode adds, in place of what would stand there.
+    """
     payload: dict[str, Any] = {
         "model": model,
         "messages": to_openai(request.messages, request.system),
@@ -64,6 +73,10 @@ def request_payload(
     limits = [limit for limit in (request.max_tokens, max_tokens) if limit is not None]
     if limits:
         payload[dialect.limit_field] = min(limits)
+    if request.thinking is not None and dialect.reasoning_effort:
+        payload["reasoning_effort"] = _EFFORTS.get(request.thinking, request.thinking)
+    if request.fast and fast_body:
+        payload.update(fast_body)
     return payload
 
 
@@ -97,24 +110,15 @@ def reply_of_completion(payload: Any, *, provider: str, model: str) -> ChatReply
 def _reply(
     message: Mapping[str, Any], finish_reason: Any, usage: Any, provider: str, model: str
 ) -> ChatReply:
-    blocks = assistant_blocks(message)
-    has_calls = False
-    for block in blocks:
-        if block["type"] == "toolCall":
-            has_calls = True
-            block["id"] = block["id"] or f"call_{uuid.uuid4().hex[:24]}"
-    reason = _STOP_REASONS.get(str(finish_reason), "stop")
-    if has_calls and reason == "stop":
-        reason = "toolUse"
-    if not has_calls and reason == "toolUse":
-        reason = "stop"
-    cost = usage_of(usage)
-    reply = assistant(
-        blocks, stop_reason=reason, usage=_wire_usage(cost), provider=provider, model=model
+    refused = finish_reason == "content_filter"
+    return finished_reply(
+        assistant_blocks(message),
+        reason=_STOP_REASONS.get(str(finish_reason), "stop"),
+        cost=usage_of(usage),
+        provider=provider,
+        model=model,
+        error="the provider's content filter stopped the answer" if refused else None,
     )
-    if reason == "error":
-        reply["errorMessage"] = "the provider's content filter stopped the answer"
-    return ChatReply(message=reply, usage=cost)
 
 
 def usage_of(usage: Any) -> TokenUsage:
@@ -122,30 +126,16 @@ def usage_of(usage: Any) -> TokenUsage:
     if not isinstance(usage, dict):
         return TokenUsage()
     details = usage.get("prompt_tokens_details")
-    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
-    prompt = _count(usage.get("prompt_tokens"))
+    cached = token_count(details, "cached_tokens") if isinstance(details, dict) else 0
+    prompt = token_count(usage, "prompt_tokens")
     return TokenUsage(
         input=max(0, prompt - cached),
-        output=_count(usage.get("completion_tokens")),
+        output=token_count(usage, "completion_tokens"),
         cache_read=min(cached, prompt),
     )
 
 
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
-
-
-def _wire_usage(usage: TokenUsage) -> Usage:
-    return {
-        "input": usage.input,
-        "output": usage.output,
-        "cacheRead": usage.cache_read,
-        "cacheWrite": usage.cache_write,
-        "totalTokens": usage.total,
-    }
-
-
-class StreamAssembler:
+class CompletionAssembler:
     """Puts the pieces of a streamed answer together."""
 
     def __init__(self) -> None:
@@ -160,8 +150,8 @@ class StreamAssembler:
         """Whether the server said why it stopped, so that nothing of the answer is missing."""
         return self._finish_reason is not None
 
-    def add(self, data: str) -> str:
-        """Take the data of one event and give the text that it adds.
+    def add(self, data: str) -> Sequence[Delta]:
+        """Take the data of one event and give the thinking and the text that it adds.
 
         :raises ProviderReportedError: for an error object in the stream.
         :raises ValueError: for data that is not a piece of an answer.
@@ -175,25 +165,22 @@ class StreamAssembler:
             self._usage = piece["usage"]
         choices = piece.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
-        return self._add_choice(choice) if isinstance(choice, dict) else ""
+        return self._add_choice(choice) if isinstance(choice, dict) else ()
 
-    def _add_choice(self, choice: Mapping[str, Any]) -> str:
+    def _add_choice(self, choice: Mapping[str, Any]) -> Sequence[Delta]:
         self._finish_reason = choice.get("finish_reason") or self._finish_reason
         delta = choice.get("delta")
         if not isinstance(delta, dict):
-            return ""
-        thinking = delta.get("reasoning_content") or delta.get("reasoning")
-        if isinstance(thinking, str):
-            self._thinking.append(thinking)
+            return ()
+        thinking = _text(delta.get("reasoning_content") or delta.get("reasoning"))
+        self._thinking.append(thinking)
         calls = delta.get("tool_calls")
         for piece in calls if isinstance(calls, list) else []:
             if isinstance(piece, dict):
                 self._add_call(piece)
-        text = delta.get("content")
-        if not isinstance(text, str) or not text:
-            return ""
+        text = _text(delta.get("content"))
         self._text.append(text)
-        return text
+        return deltas(thinking=thinking, text=text)
 
     def _add_call(self, piece: Mapping[str, Any]) -> None:
         function = piece.get("function")
@@ -223,6 +210,10 @@ class StreamAssembler:
             "tool_calls": [call.whole() for call in self._calls],
         }
         return _reply(message, self._finish_reason, self._usage, provider, model)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 class _CallPieces:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable, Mapping
-from functools import cache
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from attrs import frozen
 
 from hermitcrab.errors import ConfigError
 from hermitcrab.models.contract import ChatModel
 
+if TYPE_CHECKING:
+    from hermitcrab.models.anthropic_wire import PromptCache
+
 #: Tokens that a window is assumed to have where nobody says (design 7).
 DEFAULT_CONTEXT_WINDOW = 32_000
 OFFLINE_PROVIDER = "offline"
 OFFLINE_MODEL = "extractive"
 OPENAI_APIS = frozenset({"openai-compatible", "openai-completions", "openai"})
+ANTHROPIC_APIS = frozenset({"anthropic-messages", "anthropic"})
+#: The provider whose api and address need not be in config.
+ANTHROPIC_PROVIDER = "anthropic"
 
 _WHERE_MODEL = "agents.defaults.model"
 _WHERE_PROVIDERS = "models.providers"
@@ -31,13 +37,19 @@ class ModelEntryLike(Protocol):
     def context_window(self) -> int | None: ...
     @property
     def max_tokens(self) -> int | None: ...
+    @property
+    def reasoning(self) -> bool: ...
+    @property
+    def thinking_levels(self) -> Sequence[str]: ...
+    @property
+    def fast_body(self) -> Mapping[str, Any]: ...
 
 
 class ProviderConfigLike(Protocol):
     """What config says of a provider, ``models.providers.<id>``."""
 
     @property
-    def api(self) -> str: ...
+    def api(self) -> str | None: ...
     @property
     def base_url(self) -> str | None: ...
     @property
@@ -50,6 +62,8 @@ class ProviderConfigLike(Protocol):
     def timeout_seconds(self) -> float | None: ...
     @property
     def max_retries(self) -> int: ...
+    @property
+    def prompt_cache(self) -> PromptCache: ...
 
 
 class ModelFactory(Protocol):
@@ -120,14 +134,15 @@ def build_model(
     provider = providers.get(spec.provider_id)
     if spec.provider_id == OFFLINE_PROVIDER and provider is None:
         return _offline_model(spec)
-    if provider is not None and provider.api in OPENAI_APIS:
-        return _openai_model(spec, provider)
-    factory = factories.get(provider.api) if provider else None
+    api = api_of(spec.provider_id, provider)
+    if provider is not None and api in OPENAI_APIS | ANTHROPIC_APIS:
+        return _remote_model(spec, provider, api)
+    factory = factories.get(api) if provider else None
     factory = factory or factories.get(spec.provider_id)
     if factory is not None:
         return factory(provider_id=spec.provider_id, model=spec.name, config=provider)
     if provider is not None:
-        raise _unknown_api(spec.provider_id, provider.api, factories)
+        raise _unknown_api(spec.provider_id, api, factories)
     raise _unknown_provider(spec.provider_id, [*providers, *factories])
 
 
@@ -143,32 +158,58 @@ def _offline_model(spec: ModelSpec) -> ChatModel:
     return OfflineModel()
 
 
-def _openai_model(spec: ModelSpec, provider: ProviderConfigLike) -> ChatModel:
+def api_of(provider_id: str, provider: ProviderConfigLike | None) -> str:
+    """The protocol of a provider: what config says, else Anthropic's own or the one that everybody speaks."""
+    if provider is not None and provider.api is not None:
+        return provider.api
+    return "anthropic-messages" if provider_id == ANTHROPIC_PROVIDER else "openai-compatible"
+
+
+def _remote_model(spec: ModelSpec, provider: ProviderConfigLike, api: str) -> ChatModel:
+    from hermitcrab.models.anthropic import ANTHROPIC_URL, AnthropicModel
     from hermitcrab.models.http import DEFAULT_TIMEOUT_S
     from hermitcrab.models.openai_compatible import OpenAICompatibleModel
 
-    if not provider.base_url:
+    make: Callable[..., ChatModel] = OpenAICompatibleModel
+    base_url = provider.base_url
+    if api in ANTHROPIC_APIS:
+        make = partial(AnthropicModel, prompt_cache=provider.prompt_cache)
+        base_url = base_url or ANTHROPIC_URL
+    if not base_url:
         raise ConfigError(
             "the provider has no address",
             where=f"{_WHERE_PROVIDERS}.{spec.provider_id}.baseUrl",
             hint="Give the server's address up to the version, such as http://127.0.0.1:8080/v1",
         )
     entry = provider.models.get(spec.name)
-    return OpenAICompatibleModel(
+    return make(
         spec.provider_id,
         spec.name,
-        provider.base_url,
+        base_url,
         api_key=provider.api_key,
         headers=provider.headers,
         timeout_s=provider.timeout_seconds or DEFAULT_TIMEOUT_S,
         max_retries=provider.max_retries,
         context_window=entry.context_window if entry else None,
         max_tokens=entry.max_tokens if entry else None,
+        thinking_levels=thinking_levels_of(entry),
+        fast_body=entry.fast_body if entry else None,
     )
+
+
+def thinking_levels_of(entry: ModelEntryLike | None) -> tuple[str, ...]:
+    """The thinking levels that a model can be told; none for one that config does not mark as reasoning."""
+    return tuple(entry.thinking_levels) if entry is not None and entry.reasoning else ()
 
 
 def _unknown_provider(provider_id: str, known: Iterable[str]) -> ConfigError:
     names = sorted({*known, OFFLINE_PROVIDER})
+    if provider_id == ANTHROPIC_PROVIDER:
+        return ConfigError(
+            "the provider has no key",
+            where=f"{_WHERE_PROVIDERS}.{provider_id}",
+            hint=f"Add {_WHERE_PROVIDERS}.{provider_id}.apiKey: ${{ANTHROPIC_API_KEY}} to the config",
+        )
     return ConfigError(
         f"there is no provider {provider_id!r}; known are {', '.join(names)}",
         where=_WHERE_PROVIDERS,
@@ -177,7 +218,7 @@ def _unknown_provider(provider_id: str, known: Iterable[str]) -> ConfigError:
 
 
 def _unknown_api(provider_id: str, api: str, factories: Iterable[str]) -> ConfigError:
-    names = sorted({*factories, *OPENAI_APIS})
+    names = sorted({*factories, *OPENAI_APIS, *ANTHROPIC_APIS})
     return ConfigError(
         f"no model speaks the api {api!r}; known are {', '.join(names)}",
         where=f"{_WHERE_PROVIDERS}.{provider_id}.api",

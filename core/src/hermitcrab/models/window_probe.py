@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     import httpx
 
 _ASK_TIMEOUT_S = 5.0
-_SERVED = ("context_length", "max_model_len", "context_window", "max_context_length")
+_SERVED = (
+    "context_length",
+    "max_model_len",
+    "context_window",
+    "max_context_length",
+    "max_input_tokens",
+)
 
 _log = logging.getLogger("hermitcrab.models")
 
@@ -43,6 +49,17 @@ async def ask_context_window(
     return WindowAnswer(served or trained_window_of_entry(entry), reached=True)
 
 
+async def ask_model_window(
+    client: httpx.AsyncClient, url: str, *, headers: Mapping[str, str]
+) -> WindowAnswer:
+    """Ask ``url``, which describes one model. Never raises."""
+    described = await _get(client, url, headers)
+    if described is None:
+        return WindowAnswer(None, reached=False)
+    entry = described if isinstance(described, dict) else {}
+    return WindowAnswer(window_of_entry(entry), reached=True)
+
+
 async def _get(client: httpx.AsyncClient, url: str, headers: Mapping[str, str]) -> Any:
     """The JSON at ``url``; an empty object for an answer without, None where there is no answer."""
     import httpx
@@ -69,7 +86,7 @@ def _entry_of(listed: Any, model: str) -> Mapping[str, Any]:
 
 
 def window_of_entry(entry: Mapping[str, Any]) -> int | None:
-    """The window that an entry of ``/models`` says is served."""
+    """The window that a server's description of a model says is served."""
     return next((size for name in _SERVED if (size := _positive(entry.get(name)))), None)
 
 

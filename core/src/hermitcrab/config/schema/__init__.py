@@ -16,6 +16,7 @@ from hermitcrab.config.schema.agents import (
     MidTurnPrecheckConfig,
     QueryConfig,
 )
+from hermitcrab.config.schema.maintenance import MaintenanceConfig
 from hermitcrab.config.schema.models import ModelEntry, ModelsConfig, ProviderConfig
 from hermitcrab.config.schema.plugins import (
     PluginEntry,
@@ -32,6 +33,7 @@ __all__ = [
     "ChunkingConfig",
     "CompactionConfig",
     "Config",
+    "MaintenanceConfig",
     "MemoryConfig",
     "MemoryFlushConfig",
     "MemorySearchConfig",

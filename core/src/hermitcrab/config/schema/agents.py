@@ -8,7 +8,15 @@ from attrs import field, frozen
 
 from hermitcrab.config.keys import about
 from hermitcrab.config.rules import ByteSize, Range, Switch, TimeZone
-from hermitcrab.config.schema.forms import AGENT_ID, MODEL, NAME
+from hermitcrab.config.schema.forms import (
+    AGENT_ID,
+    MODEL,
+    NAME,
+    ReasoningLevel,
+    ThinkingLevel,
+    VerboseLevel,
+)
+from hermitcrab.config.schema.pruning import ContextPruningConfig
 
 __all__ = [
     "AgentDefaults",
@@ -19,7 +27,9 @@ __all__ = [
     "MemoryFlushConfig",
     "MemorySearchConfig",
     "MidTurnPrecheckConfig",
+    "QualityGuardConfig",
     "QueryConfig",
+    "SubagentsConfig",
 ]
 
 ModelName = Annotated[str, MODEL]
@@ -64,10 +74,38 @@ class MidTurnPrecheckConfig:
 
 
 @frozen(kw_only=True)
+class QualityGuardConfig:
+    """The audit of summaries by the plugin compaction-safeguard (context 5.7)."""
+
+    enabled: bool = field(
+        default=True, metadata=about("Whether summaries are audited where `mode` is `safeguard`.")
+    )
+    max_retries: Count = field(
+        default=1,
+        metadata=about(
+            "How often a summary that fails the audit is written again; more than 3 counts as 3."
+        ),
+    )
+
+
+@frozen(kw_only=True)
 class CompactionConfig:
     """How old messages are replaced by a summary (context 8)."""
 
-    mode: Literal["default"] = field(default="default", metadata=about("How summaries are made."))
+    mode: Literal["default", "safeguard", "aggressive"] | None = field(
+        default=None,
+        metadata=about(
+            "How summaries are made: `safeguard` has the plugin compaction-safeguard audit them. Null is `safeguard` "
+            "where that plugin is installed, else `default`."
+        ),
+    )
+    provider: Annotated[str, NAME] | None = field(
+        default=None,
+        metadata=about(
+            "The compaction provider of a plugin that writes the summaries; null is the host's own"
+            " summariser. One that is set implies the mode `safeguard`."
+        ),
+    )
     reserve_tokens: Count = field(
         default=16_384, metadata=about("Tokens to keep free for the answer.")
     )
@@ -83,10 +121,40 @@ class CompactionConfig:
     custom_instructions: str | None = field(
         default=None, metadata=about("What summaries should also heed.")
     )
-    identifier_policy: Literal["strict", "off"] = field(
+    identifier_policy: Literal["strict", "custom", "off"] = field(
         default="strict",
         metadata=about(
-            "Whether summaries must keep identifiers (paths, ids, addresses) word for word."
+            "Whether summaries must keep identifiers (paths, ids, addresses) word for word; `custom` leaves it"
+            " to `identifierInstructions`."
+        ),
+    )
+    identifier_instructions: str | None = field(
+        default=None,
+        metadata=about(
+            "What summaries are to do with identifiers where the policy is `custom`; null is as `strict`."
+        ),
+    )
+    quality_guard: QualityGuardConfig = field(
+        factory=QualityGuardConfig, metadata=about("The audit of summaries.")
+    )
+    recent_turns_preserve: Annotated[int, Range(minimum=0, maximum=12)] = field(
+        default=3,
+        metadata=about(
+            "How many of the newest turns that go into a summary stand in it word for word, in the mode"
+            " `safeguard`."
+        ),
+    )
+    max_history_share: Annotated[float, Range(minimum=0.1, maximum=0.9)] = field(
+        default=0.5,
+        metadata=about(
+            "Where what is kept takes more than this share of the window, older history is summarised first,"
+            " by itself, in the mode `safeguard`."
+        ),
+    )
+    post_compaction_sections: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "Headings of `AGENTS.md` whose sections summaries repeat, in the mode `safeguard`."
         ),
     )
     keep_credentials: bool = field(
@@ -96,7 +164,8 @@ class CompactionConfig:
         default=None, metadata=about("The model to use; null is the session's.")
     )
     timeout_seconds: Annotated[float, Range(above=0)] = field(
-        default=180.0, metadata=about("How long one request for a summary may take, in seconds.")
+        default=180.0,
+        metadata=about("How long one request for a summary or a flush may take, in seconds."),
     )
     mid_turn_precheck: MidTurnPrecheckConfig = field(
         factory=MidTurnPrecheckConfig, metadata=about("Compaction between tool rounds.")
@@ -147,6 +216,29 @@ class MemorySearchConfig:
 
 
 @frozen(kw_only=True)
+class SubagentsConfig:
+    """Sessions that a session starts for a task of their own."""
+
+    max_spawn_depth: Annotated[int, Range(minimum=0, maximum=5)] = field(
+        default=1,
+        metadata=about(
+            "How deep subagents may stand below a conversation; 1 means that they start none, 0 that there are none."
+        ),
+    )
+    max_children_per_agent: Annotated[int, Range(minimum=1, maximum=20)] = field(
+        default=5, metadata=about("How many subagents of one session may run at a time.")
+    )
+    allow_agents: tuple[Annotated[str, AGENT_ID], ...] = field(
+        default=(),
+        metadata=about("The other agents that may work for this one; its own is always allowed."),
+    )
+    run_timeout_seconds: Annotated[float, Range(minimum=0)] = field(
+        default=0.0,
+        metadata=about("How long a subagent may run, in seconds; 0 is without limit."),
+    )
+
+
+@frozen(kw_only=True)
 class AgentDefaults:
     """What holds for every agent that does not say otherwise."""
 
@@ -184,11 +276,40 @@ class AgentDefaults:
     max_tool_rounds: Annotated[int, Range(minimum=1, maximum=1000)] = field(
         default=50, metadata=about("How many rounds of tool calls one turn may take.")
     )
+    thinking_default: ThinkingLevel | None = field(
+        default=None,
+        metadata=about(
+            "How much the model thinks; null is `low` for a model with `reasoning: true`, else `off`."
+        ),
+    )
+    fast_mode_default: bool = field(
+        default=False, metadata=about("Whether the model's `fastBody` is sent along.")
+    )
+    verbose_default: VerboseLevel | None = field(
+        default=None,
+        metadata=about(
+            "Whether tool calls are told to the user: `full` with their results; null tells them on a terminal only."
+        ),
+    )
+    reasoning_default: ReasoningLevel = field(
+        default="off",
+        metadata=about(
+            "Whether the model's thinking is shown: `on` with the reply, `stream` as it arrives."
+        ),
+    )
     compaction: CompactionConfig = field(
         factory=CompactionConfig, metadata=about("How old messages are replaced by a summary.")
     )
+    context_pruning: ContextPruningConfig = field(
+        factory=ContextPruningConfig,
+        metadata=about("How old tool results are shortened in what the model sees."),
+    )
     memory_search: MemorySearchConfig = field(
         factory=MemorySearchConfig, metadata=about("What is indexed and how it is searched.")
+    )
+    subagents: SubagentsConfig = field(
+        factory=SubagentsConfig,
+        metadata=about("Sessions that a session starts for a task of their own."),
     )
 
 
@@ -219,6 +340,18 @@ class AgentEntry:
     )
     system_prompt: str | None = field(
         default=None, metadata=about("The agent's own introduction; null inherits.")
+    )
+    thinking_default: ThinkingLevel | None = field(
+        default=None, metadata=about("How much the agent's model thinks; null inherits.")
+    )
+    fast_mode_default: bool | None = field(
+        default=None, metadata=about("Whether `fastBody` is sent along; null inherits.")
+    )
+    verbose_default: VerboseLevel | None = field(
+        default=None, metadata=about("Whether tool calls are told to the user; null inherits.")
+    )
+    reasoning_default: ReasoningLevel | None = field(
+        default=None, metadata=about("Whether the model's thinking is shown; null inherits.")
     )
 
 

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from hermitcrab.config.rules import Pattern
 
-__all__ = ["AGENT_ID", "MODEL", "NAME", "PROVIDER_ID"]
+__all__ = [
+    "AGENT_ID",
+    "MODEL",
+    "NAME",
+    "PROVIDER_ID",
+    "ReasoningLevel",
+    "ThinkingLevel",
+    "VerboseLevel",
+]
+
+#: sessions 5.2
+ThinkingLevel = Literal[
+    "off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max", "ultra"
+]
+VerboseLevel = Literal["off", "on", "full"]
+ReasoningLevel = Literal["off", "on", "stream"]
 
 #: sessions 1.1
 AGENT_ID = Pattern(

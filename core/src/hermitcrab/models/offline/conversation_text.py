@@ -11,20 +11,25 @@ from hermitcrab.messages.text import text_of
 from hermitcrab.messages.types import Message
 
 _MARKER = re.compile(
-    r"\[(User|Assistant|Assistant tool calls)\]: ?|\[Tool (result|error)\] ([^:\n]{0,200}): ?"
+    r"\[(User|Others|Assistant|Assistant tool calls)\]: ?|\[Tool (result|error)\] ([^:\n]{0,200}): ?"
 )
 # The serialiser puts a backslash before a line of content that looks like its own.
 _QUOTED = re.compile(
-    r"\\(?=\[(?:User|Assistant|Tool|Chunk)\b|</?(?:conversation|previous-summary|summary)>)"
+    r"\\(?=\[(?:User|Others|Assistant|Tool|Chunk)\b|</?(?:conversation|previous-summary|summary)>)"
 )
-_KINDS = {"User": "user", "Assistant": "assistant", "Assistant tool calls": "calls"}
+_KINDS = {
+    "User": "user",
+    "Others": "others",
+    "Assistant": "assistant",
+    "Assistant tool calls": "calls",
+}
 _TAGS = {"<previous-summary>": "previous", "<conversation>": "conversation"}
 _CHUNK = re.compile(r"(?:\[User\]: ?)?\[Chunk \d")
 
 
 @frozen
 class Segment:
-    """One message of the conversation; ``kind`` is user, assistant, calls, result or error."""
+    """One message of the conversation; ``kind`` is user, others, assistant, calls, result or error."""
 
     kind: str
     text: str

@@ -70,7 +70,7 @@ def summary_of(segments: Sequence[Segment]) -> Summary:
     """What the messages of a conversation state, newest first."""
     found = _Findings()
     for segment in segments:
-        if segment.kind in ("user", "assistant"):
+        if segment.kind in ("user", "others", "assistant"):
             _collect(segment, found)
     kinds = {kind: found.by_kind[kind][::-1] for kind in Kind}
     facts = [*kinds[Kind.PREFERENCE], *kinds[Kind.FACT]][:_MAX_FACTS]
