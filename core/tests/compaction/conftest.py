@@ -81,6 +81,12 @@ class FlushSettings:
 
 
 @frozen(kw_only=True)
+class QualityGuard:
+    enabled: bool = True
+    max_retries: int = 1
+
+
+@frozen(kw_only=True)
 class Settings:
     """``agents.defaults.compaction`` with its defaults."""
 
@@ -91,6 +97,13 @@ class Settings:
     custom_instructions: str | None = None
     identifier_policy: str = "strict"
     keep_credentials: bool = False
+    identifier_instructions: str | None = None
+    mode: str = "default"
+    provider: str | None = None
+    recent_turns_preserve: int = 3
+    max_history_share: float = 0.5
+    post_compaction_sections: tuple[str, ...] = ()
+    quality_guard: QualityGuard = field(factory=QualityGuard)
 
 
 @define

@@ -11,6 +11,7 @@ from hermitcrab.compaction.chunks import (
     chunk_limit,
     chunk_ratio,
     normal_parts,
+    prune_for_share,
     split_by_share,
     split_by_size,
 )
@@ -125,3 +126,22 @@ def test_a_small_window_still_has_room_for_a_chunk(window: int) -> None:
 
 def test_a_small_window_is_not_spent_on_overhead() -> None:
     assert chunk_limit([user("x")], 8_000, lambda message: 10) == 2_200
+
+
+def test_the_oldest_messages_are_given_up_until_the_rest_fits_its_share() -> None:
+    """Context 4.9: half after half, in whole groups."""
+    messages = [user(f"{number}", timestamp=1) for number in range(16)]
+    given_up, kept = prune_for_share(messages, 40, lambda message: 10)
+    assert [*given_up, *kept] == messages
+    assert len(kept) == 4
+    assert prune_for_share(messages, 160, lambda message: 10) == ([], messages)
+    assert prune_for_share([], 1, count) == ([], [])
+    assert prune_for_share(messages[:1], 1, lambda message: 10) == ([], messages[:1])
+
+
+def test_giving_up_never_separates_a_call_from_its_results() -> None:
+    """P2"""
+    call: Any = {"id": "c", "name": "read", "arguments": {}}
+    group = [assistant("", tool_calls=[call]), tool_result("c", "read", "x")]
+    given_up, kept = prune_for_share([user("a"), *group], 10, lambda message: 10)
+    assert (given_up, kept) == ([user("a", timestamp=given_up[0]["timestamp"])], group)

@@ -4,9 +4,10 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+import attrs
 import pytest
 
-from hermitcrab.compaction import summarise
+from hermitcrab.compaction import SummaryWish, summarise
 from hermitcrab.compaction.structure import ASKS, HEADINGS, has_all_headings, split_sections
 from hermitcrab.errors import ModelOverflowError, ModelRequestError, ModelUnavailableError
 from hermitcrab.hooks import (
@@ -333,6 +334,114 @@ async def test_the_summary_of_a_plugin_is_brought_into_shape_and_used(
     assert full.compaction_entry()["details"]["audit"] == "passed"
 
 
+async def test_what_a_plugin_rejects_is_kept_and_the_second_time_written_by_rules(
+    full: Any, scripted: Any
+) -> None:
+    """P14: an audit can neither lose history nor block the session."""
+    before = full.log.file.read_bytes()
+    full.decision = CompactionDecision(rejected="no heading at all")
+    model = scripted()
+    first = await full.compact(model)
+    assert (first.status, first.reason) == ("failed", "no heading at all")
+    assert full.log.file.read_bytes() == before
+    assert full.log.entry.rejected_summaries == 1
+    second = await full.compact(model)
+    assert_stored_well(full, second)
+    assert (second.mode, second.reason) == (
+        "deterministic",
+        "written by rules: no heading at all",
+    )
+    assert model.requests == []
+
+
+async def test_where_the_context_must_fit_what_a_plugin_rejects_is_written_by_rules_at_once(
+    full: Any, scripted: Any
+) -> None:
+    full.decision = CompactionDecision(rejected="no heading at all")
+    outcome = await full.compact(scripted(), must_fit=True)
+    assert_stored_well(full, outcome)
+    assert outcome.mode == "deterministic"
+
+
+async def test_a_summary_of_a_plugin_that_saves_nothing_is_rejected_too(
+    bench: Any, scripted: Any
+) -> None:
+    """C28"""
+    await bench.log.append_messages([user("hi"), assistant("word " * 1_900)])
+    bench.decision = CompactionDecision(summary="## Decisions\n" + "- word\n" * 300)
+    outcome = await bench.compact(scripted())
+    assert outcome.status == "failed"
+    assert outcome.reason == "the summary is not smaller than what it replaces"
+    assert bench.log.entry.rejected_summaries == 1
+
+
+async def test_the_writer_that_a_plugin_gets_stores_exactly_what_it_showed(
+    full: Any, scripted: Any, notes: str
+) -> None:
+    """C56: the audit sees the final text."""
+    shown: list[Any] = []
+
+    async def on_event(event: Any) -> None:
+        if not isinstance(event, SessionBeforeCompact):
+            return
+        writer = event.writer
+        draft = await writer.write(
+            SummaryWish(
+                messages=event.messages,
+                turn_prefix=event.turn_prefix_messages,
+                previous_summary=event.previous_summary,
+                feedback=["missing_section:## Decisions"],
+            )
+        )
+        assert draft.answer == notes
+        shown.append(writer.finish(attrs.evolve(draft, tail="## More\nThe end.")))
+        assert writer.finish(writer.without_model()).mode == "deterministic"
+        lies = writer.invented_identifiers("- /opt/lie/a.txt\n- /srv/app/module_1/settings.toml")
+        assert lies == ["/opt/lie/a.txt"]
+        full.decision = CompactionDecision(summary=shown[0].text, details={"audit": "passed"})
+
+    full.on_event = on_event
+    model = scripted(notes)
+    outcome = await full.compact(model)
+    assert_stored_well(full, outcome)
+    assert outcome.summary == shown[0].text
+    assert outcome.summary.endswith("\n\n## More\nThe end.")
+    assert outcome.mode == "model"
+    assert full.compaction_entry()["details"]["audit"] == "passed"
+    assert "missing_section:## Decisions" in model.texts[0]
+
+
+async def test_the_operators_own_words_on_identifiers_replace_the_rule(
+    full: Any, scripted: Any, settings: Any
+) -> None:
+    full.settings = settings(
+        identifier_policy="custom", identifier_instructions="Keep ticket numbers only."
+    )
+    model = scripted()
+    outcome = await full.compact(model)
+    assert outcome.status == "compacted"
+    assert outcome.identifiers_required == 0
+    assert "Keep ticket numbers only." in model.texts[0]
+    assert full.compaction_entry()["details"]["identifiers"]
+
+
+async def test_a_custom_policy_without_words_is_the_strict_one(
+    full: Any, scripted: Any, settings: Any
+) -> None:
+    full.settings = settings(identifier_policy="custom", identifier_instructions=" ")
+    assert_stored_well(full, await full.compact(scripted()))
+
+
+@pytest.mark.parametrize("blank", ["", "  \n "])
+async def test_a_blank_focus_counts_as_none(
+    full: Any, scripted: Any, settings: Any, blank: str
+) -> None:
+    full.settings = settings(custom_instructions="the database")
+    model = scripted()
+    await full.compact(model, focus=blank)
+    assert "Additional focus: the database" in model.texts[0]
+
+
 async def test_plugins_hear_of_it_before_and_after(full: Any, scripted: Any) -> None:
     outcome = await full.compact(scripted(), focus="the login")
     before, ask, after = full.events
@@ -488,6 +597,7 @@ async def test_files_that_were_read_and_changed_are_remembered_for_good(
     calls: list[Any] = [
         {"id": "w", "name": "write", "arguments": {"path": "a.py", "content": ""}},
         {"id": "e", "name": "edit", "arguments": {"file_path": "b.py"}},
+        {"id": "o", "name": "edit", "arguments": {"path": "c.py", "edits": []}},
         {"id": "r", "name": "read", "arguments": {"path": "a.py"}},
     ]
     results = [tool_result(call["id"], call["name"], "ok") for call in calls]
@@ -496,13 +606,13 @@ async def test_files_that_were_read_and_changed_are_remembered_for_good(
     )
     await bench.compact(scripted())
     details = bench.compaction_entry()["details"]
-    assert details["modifiedFiles"] == ["a.py", "b.py"]
+    assert details["modifiedFiles"] == ["a.py", "b.py", "c.py"]
     assert "/srv/app/module_0/settings.toml" in details["readFiles"]
     assert "a.py" not in details["readFiles"]
     await bench.log.append_messages(work(25))
     await bench.compact(scripted())
     again = bench.log.path[-1]["details"]
-    assert again["modifiedFiles"] == ["a.py", "b.py"]
+    assert again["modifiedFiles"] == ["a.py", "b.py", "c.py"]
 
 
 @pytest.mark.parametrize(

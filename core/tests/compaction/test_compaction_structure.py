@@ -22,8 +22,10 @@ from hermitcrab.compaction.structure import (
     cut_graphemes,
     finish_summary,
     has_all_headings,
+    headings_in,
     render,
     split_sections,
+    split_tail,
     with_headings,
 )
 from hermitcrab.messages.identifiers import REDACTED, missing_identifiers
@@ -263,3 +265,33 @@ def test_a_cut_never_falls_inside_a_grapheme(text: str, characters: int) -> None
     assert len(cut) <= characters
     graphemes = regex.findall(r"\X", text)
     assert cut == "".join(graphemes[: len(regex.findall(r"\X", cut))])
+
+
+def test_headings_are_told_as_often_as_they_stand_there() -> None:
+    text = "### decisions:\nx\n**Exact identifiers**\n## Decisions\nDecisions\n"
+    assert headings_in(text) == [DECISIONS, IDENTIFIERS, DECISIONS]
+    assert headings_in("No heading.") == []
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "## Recent turns preserved verbatim\n- User: hi",
+        "**Turn Context (split turn):**\n### Exact identifiers\n- /a/b.txt",
+        "<read-files>\n/a/b.txt\n</read-files>",
+    ],
+)
+def test_what_follows_the_sections_of_a_stored_summary_is_told_apart(notes: str, tail: str) -> None:
+    body = finish(notes)
+    assert split_tail(f"{body}\n\n{tail}") == (body, tail)
+    assert split_tail(body) == (body, "")
+    assert split_tail(tail) == (tail, "")
+
+
+@given(
+    st.text(st.sampled_from("ab \r\n\u0301\u200d👨👩🇩🇪👍🏽中é"), max_size=40), st.integers(0, 40)
+)
+def test_a_cut_ends_at_the_last_grapheme_that_fits(text: str, characters: int) -> None:
+    cut = cut_graphemes(text, characters)
+    whole = [match.end() for match in regex.finditer(r"\X", text)]
+    assert len(cut) == max(end for end in (0, *whole) if end <= characters)

@@ -77,3 +77,21 @@ def chunk_limit(messages: Sequence[Message], window: int, count: Count) -> int:
     """The most tokens of conversation that one request to a summariser with this window carries."""
     overhead = min(OVERHEAD_TOKENS, window // 8)
     return max(1, int(window * chunk_ratio(messages, window, count)) - overhead)
+
+
+def prune_for_share(
+    messages: Sequence[Message], budget: int, count: Count
+) -> tuple[list[Message], list[Message]]:
+    """Give up the oldest messages until the others take at most ``budget`` tokens: those given up, and those kept.
+
+    Each step gives up about half of what is left, in whole groups; the last group always stays (context 4.9).
+    """
+    given_up: list[Message] = []
+    kept = list(messages)
+    while _tokens(kept, count) > budget:
+        first, *rest = split_by_share(kept, DEFAULT_PARTS, count) or [[]]
+        if not rest:
+            break
+        given_up += first
+        kept = [message for chunk in rest for message in chunk]
+    return given_up, kept

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from hermitcrab.compaction.budget import Budget, BudgetSettings
+from hermitcrab.compaction.contract import Draft, FinishedSummary, SummaryWish
 from hermitcrab.compaction.files import file_lists
 from hermitcrab.compaction.identifiers import IdentifierSelection, select_identifiers
 from hermitcrab.compaction.outcome import SummaryMode
 from hermitcrab.compaction.plan import CompactionPlan, latest_ask
+from hermitcrab.compaction.prompts import Advice
 from hermitcrab.compaction.serialise import plain_text
 from hermitcrab.compaction.structure import (
     IDENTIFIERS,
@@ -22,9 +24,10 @@ from hermitcrab.compaction.structure import (
     SummaryLimits,
     finish_summary,
     split_sections,
+    split_tail,
     with_headings,
 )
-from hermitcrab.compaction.summarise import Summariser, SummaryTask
+from hermitcrab.compaction.summarise import SummarySource, SummaryTask, SummaryText
 from hermitcrab.errors import CompactionError
 from hermitcrab.messages.identifiers import extract_identifiers, missing_identifiers
 from hermitcrab.messages.tokens import TokenCounter
@@ -46,6 +49,8 @@ class DraftSettings(BudgetSettings, Protocol):
     @property
     def identifier_policy(self) -> str: ...
     @property
+    def identifier_instructions(self) -> str | None: ...
+    @property
     def keep_credentials(self) -> bool: ...
 
 
@@ -55,36 +60,17 @@ class SummaryJob:
 
     plan: CompactionPlan
     budget: Budget
+    identifiers: IdentifierSelection
     focus: str | None = None
     previous_summary: str | None = None
     previous_details: Mapping[str, Any] | None = None
 
 
-@frozen(kw_only=True)
-class Draft:
-    """A summary before it is brought into its final form; ``tail`` follows the five sections."""
-
-    sections: Mapping[str, str]
-    mode: SummaryMode
-    tail: str = ""
-    details: Mapping[str, Any] = field(factory=dict)
-
-
-@frozen(kw_only=True)
-class FinishedSummary:
-    """A summary as it is stored, with its size in tokens and the ``details`` of its entry."""
-
-    text: str
-    mode: SummaryMode
-    tokens: int
-    identifiers_required: int
-    identifiers_kept: int
-    details: Mapping[str, Any]
-
-
 def plugin_draft(summary: str, details: Mapping[str, Any] | None) -> Draft:
     """The summary that a plugin supplies."""
-    return Draft(sections=with_headings(summary), mode="plugin", details=details or {})
+    return Draft(
+        sections=with_headings(summary), answer=summary, mode="plugin", details=details or {}
+    )
 
 
 class Drafter:
@@ -94,44 +80,73 @@ class Drafter:
         self._counter = counter
         self._settings = settings
 
-    async def by_model(self, summariser: Summariser, job: SummaryJob) -> Draft:
+    async def by_model(self, source: SummarySource, job: SummaryJob) -> Draft:
         """A model's summary of the history, and of the beginning of the split turn where there is one.
 
         :raises CompactionError: if the model gives none.
         """
-        history = [item.message for item in job.plan.history]
-        prefix = [item.message for item in job.plan.turn_prefix]
-        task = SummaryTask(
-            messages=history or prefix,
+        wish = SummaryWish(
+            messages=[item.message for item in job.plan.history],
+            turn_prefix=[item.message for item in job.plan.turn_prefix],
             previous_summary=job.previous_summary,
             focus=job.focus,
-            keep_identifiers=self._settings.identifier_policy != "off",
-            is_turn_prefix=not history,
-            max_tokens=job.budget.summary,
         )
-        main = await summariser.summarise(task)
-        notes = [main.note]
-        if history and prefix:
+        return await self.draft(source, wish, job.budget)
+
+    async def draft(self, source: SummarySource, wish: SummaryWish, budget: Budget) -> Draft:
+        """What ``source`` makes of a wish.
+
+        :raises CompactionError: if it gives no summary.
+        """
+        task = SummaryTask(
+            messages=wish.messages or wish.turn_prefix,
+            previous_summary=wish.previous_summary,
+            advice=self._advice(wish),
+            is_turn_prefix=not wish.messages,
+            max_tokens=wish.max_tokens or budget.summary,
+        )
+        main = await source.summarise(task)
+        parts = [main]
+        sections = [main.note]
+        if wish.messages and wish.turn_prefix:
             split = evolve(
                 task,
-                messages=prefix,
+                messages=wish.turn_prefix,
                 previous_summary=None,
                 is_turn_prefix=True,
-                max_tokens=max(64, job.budget.summary // TAIL_SHARE),
+                max_tokens=max(64, budget.summary // TAIL_SHARE),
             )
-            turn = await summariser.summarise(split)
-            notes += [turn.note, _split_turn_section(turn.text)]
+            turn = await source.summarise(split)
+            parts.append(turn)
+            sections += [turn.note, _split_turn_section(turn.text)]
+        details: dict[str, Any] = {"oversizeMessages": main.oversize}
+        if main.provider is not None:
+            details["provider"] = main.provider
         return Draft(
             sections=with_headings(main.text),
-            tail="\n".join(filter(None, notes)),
-            mode="partial" if any(notes[:2]) else "model",
-            details={"oversizeMessages": main.oversize},
+            answer=main.text,
+            tail="\n".join(filter(None, sections)),
+            mode=_mode_of(parts),
+            details=details,
+            remarks=tuple(dict.fromkeys(part.remark for part in parts if part.remark)),
         )
 
-    async def by_rules(self, offline: Summariser, job: SummaryJob) -> Draft:
+    def _advice(self, wish: SummaryWish) -> Advice:
+        settings = self._settings
+        own = settings.identifier_instructions if settings.identifier_policy == "custom" else None
+        return Advice(
+            keep_identifiers=settings.identifier_policy != "off",
+            identifier_instructions=own,
+            focus=wish.focus,
+            feedback=wish.feedback,
+        )
+
+    async def by_rules(self, offline: SummarySource, job: SummaryJob, reason: str) -> Draft:
         """A summary that needs no model: what the offline model extracts, and how much it stands for.
 
         It cannot fail: in the worst case it holds what the last summary held.
+
+        :param reason: why no other summary is used.
         """
         try:
             draft = await self.by_model(offline, job)
@@ -140,18 +155,22 @@ class Drafter:
             draft = Draft(sections=with_headings(job.previous_summary or ""), mode="deterministic")
         oversize = draft.details.get("oversizeMessages", 0)
         note = f"Written by rules alone: {len(job.plan.summarised)} messages, {oversize} of them too large."
-        return evolve(draft, mode="deterministic", tail=f"{note}\n{draft.tail}".rstrip())
+        return evolve(
+            draft,
+            mode="deterministic",
+            tail=f"{note}\n{draft.tail}".rstrip(),
+            remarks=(f"written by rules: {reason}",),
+        )
 
     def finish(self, draft: Draft, job: SummaryJob) -> FinishedSummary:
         """The final text with everything that must stand in it, and what is kept beside it."""
-        limits = SummaryLimits(tokens=job.budget.summary)
-        identifiers = self._identifiers(job, limits)
+        identifiers = job.identifiers
         text = finish_summary(
             draft.sections,
             required=identifiers.required,
             latest_ask=latest_ask(job.plan.turn_prefix),
             tail=draft.tail,
-            limits=limits,
+            limits=SummaryLimits(tokens=job.budget.summary),
             counter=self._counter,
             keep_credentials=self._settings.keep_credentials,
         )
@@ -171,20 +190,24 @@ class Drafter:
             mode=draft.mode,
             tokens=self._counter.text(text),
             identifiers_required=required,
-            identifiers_kept=required - len(missing_identifiers(text, identifiers.required)),
+            identifiers_missing=tuple(missing_identifiers(text, identifiers.required)),
             details=details,
+            remarks=draft.remarks,
         )
 
-    def _identifiers(self, job: SummaryJob, limits: SummaryLimits) -> IdentifierSelection:
-        """Which identifiers must stand in the text, newest first (design 7)."""
-        found = [extract_identifiers(plain_text(message)) for message in job.plan.messages]
+    def identifiers(
+        self, plan: CompactionPlan, budget: Budget, previous_summary: str | None
+    ) -> IdentifierSelection:
+        """Which identifiers must stand in the text, newest first (design 7); it takes time with many messages."""
+        found = [extract_identifiers(plain_text(message)) for message in plan.messages]
         everything = [one for group in reversed(found) for one in group]
-        if self._settings.identifier_policy == "off":
+        if not self._identifiers_are_required():
             return IdentifierSelection(required=(), others=tuple(dict.fromkeys(everything)))
-        ask = extract_identifiers(latest_ask(job.plan.summarised) or "")
+        ask = extract_identifiers(latest_ask(plan.summarised) or "")
         recent = [one for group in reversed(found[-RECENT_MESSAGES:]) for one in group]
-        sections = split_sections(job.previous_summary or "")
-        earlier = extract_identifiers(sections.get(IDENTIFIERS, ""))
+        body, _ = split_tail(previous_summary or "")
+        earlier = extract_identifiers(split_sections(body).get(IDENTIFIERS, ""))
+        limits = SummaryLimits(tokens=budget.summary)
         return select_identifiers(
             [*ask, *recent, *earlier],
             everything,
@@ -192,6 +215,19 @@ class Drafter:
             characters=limits.characters // IDENTIFIER_SHARE,
             counter=self._counter,
         )
+
+    def _identifiers_are_required(self) -> bool:
+        """Not where they do not matter, nor where the operator has said in own words which do."""
+        settings = self._settings
+        if settings.identifier_policy == "custom":
+            return not (settings.identifier_instructions or "").strip()
+        return settings.identifier_policy != "off"
+
+
+def _mode_of(parts: Sequence[SummaryText]) -> SummaryMode:
+    if any(part.note for part in parts):
+        return "partial"
+    return "plugin" if any(part.provider is not None for part in parts) else "model"
 
 
 def _split_turn_section(summary: str) -> str:

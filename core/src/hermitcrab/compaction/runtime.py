@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,18 +11,13 @@ from typing import Any, Protocol
 from attrs import evolve, frozen
 
 from hermitcrab.compaction.budget import Budget
-from hermitcrab.compaction.drafting import (
-    Draft,
-    Drafter,
-    DraftSettings,
-    FinishedSummary,
-    SummaryJob,
-    plugin_draft,
-)
+from hermitcrab.compaction.contract import FinishedSummary, SummarySettings
+from hermitcrab.compaction.drafting import Drafter, DraftSettings, SummaryJob, plugin_draft
 from hermitcrab.compaction.outcome import CompactionOutcome, CompactionTrigger
 from hermitcrab.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
-from hermitcrab.compaction.summarise import Summariser
+from hermitcrab.compaction.summarise import SummarySource
 from hermitcrab.compaction.view import ViewBuilder
+from hermitcrab.compaction.writing import JobWriter
 from hermitcrab.errors import CompactionError
 from hermitcrab.hooks import AfterCompaction, BeforeCompaction, SessionBeforeCompact
 from hermitcrab.messages.tokens import TokenCounter
@@ -45,7 +41,7 @@ WORTH_SUMMARISING = 400
 Fire = Callable[[Any], Awaitable[Any]]
 
 
-class CompactionSettings(DraftSettings, Protocol):
+class CompactionSettings(DraftSettings, SummarySettings, Protocol):
     """The part of ``agents.defaults.compaction`` that a compaction reads."""
 
     @property
@@ -68,7 +64,8 @@ async def _no_flush() -> None:
 class Compactor:
     """Compacts one session.
 
-    :param summariser: the model's; :param fallback: works by rules alone and cannot fail for want of a model.
+    :param summariser: the model's, or a provider's; :param fallback: works by rules alone and cannot fail for want of
+        a model.
     """
 
     def __init__(
@@ -78,13 +75,14 @@ class Compactor:
         view: ViewBuilder,
         counter: TokenCounter,
         settings: CompactionSettings,
-        summariser: Summariser,
-        fallback: Summariser,
+        summariser: SummarySource,
+        fallback: SummarySource,
         fire: Fire,
         request_flush: Callable[[], Awaitable[None]] = _no_flush,
     ) -> None:
         self._log = log
         self._view = view
+        self._counter = counter
         self._drafter = Drafter(counter, settings)
         self._settings = settings
         self._summariser = summariser
@@ -141,17 +139,22 @@ class Compactor:
     def _plan_for(
         self, budget: Budget, trigger: CompactionTrigger, keep_recent: int | None
     ) -> CompactionPlan | NothingToCompact:
-        """The plan; where all is recent, a user or a provider who asks for a compaction still gets one."""
+        """The plan; where nearly all is recent, a user or a provider who asks for a compaction still gets one."""
         plan = self._plan(budget, keep_recent)
-        if not isinstance(plan, NothingToCompact) or trigger not in {"manual", "overflow"}:
+        if trigger not in {"manual", "overflow"} or self._is_worthwhile(plan, budget):
             return plan
         if trigger == "manual" and not self._said_since_last_compaction():
             return plan
         closer = self._plan(budget, 0)
-        if isinstance(closer, NothingToCompact) or trigger == "overflow":
-            return closer
-        source = self._view.measure(closer.messages, budget)
-        return closer if source >= WORTH_SUMMARISING else plan
+        if isinstance(closer, NothingToCompact) and not isinstance(plan, NothingToCompact):
+            return plan
+        return closer if trigger == "overflow" or self._is_worthwhile(closer, budget) else plan
+
+    def _is_worthwhile(self, plan: CompactionPlan | NothingToCompact, budget: Budget) -> bool:
+        """Whether what a plan takes away is more than the summary that stands in for it."""
+        if isinstance(plan, NothingToCompact):
+            return False
+        return self._view.measure(plan.messages, budget) >= WORTH_SUMMARISING
 
     def _said_since_last_compaction(self) -> bool:
         for entry in reversed(self._log.path):
@@ -195,7 +198,7 @@ class Compactor:
             tokens_before=plan.tokens_before,
             messages_summarized=len(plan.summarised),
         )
-        job = self._job(plan, budget, focus)
+        job = await self._job(plan, budget, focus)
         wish = await self._fire(
             BeforeCompaction(
                 message_count=len(plan.summarised) + len(plan.kept),
@@ -207,18 +210,21 @@ class Compactor:
         )
         if wish is not None and wish.flush:
             await self._request_flush()
-        decision = await self._ask_plugins(job, trigger)
+        writer = JobWriter(
+            job,
+            drafter=self._drafter,
+            source=self._summariser,
+            settings=self._settings,
+            counter=self._counter,
+        )
+        decision = await self._ask_plugins(job, writer, trigger)
         if decision is not None and decision.cancel:
             return evolve(
                 base, status="cancelled", reason=decision.reason or "cancelled by a plugin"
             )
-        if decision is not None and decision.summary:
-            candidate = self._finish(plugin_draft(decision.summary, decision.details), job)
-        else:
-            written = await self._write(job, must_fit)
-            if isinstance(written, str):
-                return evolve(base, reason=written)
-            candidate = written
+        candidate = await self._write(job, writer, decision, must_fit)
+        if isinstance(candidate, str):
+            return evolve(base, reason=candidate)
         if candidate.tokens_after >= plan.tokens_before:
             return evolve(
                 base,
@@ -228,18 +234,21 @@ class Compactor:
             )
         return await self._commit(candidate, plan, planned_at, base)
 
-    def _job(self, plan: CompactionPlan, budget: Budget, focus: str | None) -> SummaryJob:
+    async def _job(self, plan: CompactionPlan, budget: Budget, focus: str | None) -> SummaryJob:
         previous = last_compaction(self._log.path)
         details = previous.get("details") if previous else None
+        summary = previous.get("summary") if previous else None
+        instructions = (focus, self._settings.custom_instructions)
         return SummaryJob(
             plan=plan,
             budget=budget,
-            focus=focus or self._settings.custom_instructions,
-            previous_summary=previous.get("summary") if previous else None,
+            identifiers=await asyncio.to_thread(self._drafter.identifiers, plan, budget, summary),
+            focus=next((text for text in instructions if text and text.strip()), None),
+            previous_summary=summary,
             previous_details=details if isinstance(details, dict) else None,
         )
 
-    async def _ask_plugins(self, job: SummaryJob, trigger: str) -> Any:
+    async def _ask_plugins(self, job: SummaryJob, writer: JobWriter, trigger: str) -> Any:
         plan = job.plan
         return await self._fire(
             SessionBeforeCompact(
@@ -253,14 +262,17 @@ class Compactor:
                 reason=trigger,
                 first_kept_entry_id=plan.first_kept_entry_id,
                 context_window=job.budget.window,
+                writer=writer,
             )
         )
 
-    async def _write(self, job: SummaryJob, must_fit: bool) -> _Candidate | str:
-        """The model's summary, or one by rules where the model's may not be waited for, or the reason why none."""
+    async def _write(
+        self, job: SummaryJob, writer: JobWriter, decision: Any, must_fit: bool
+    ) -> _Candidate | str:
+        """A plugin's or the model's summary, or one by rules where none may be waited for, or why there is none."""
         reason: str
         try:
-            candidate = self._finish(await self._drafter.by_model(self._summariser, job), job)
+            candidate = self._candidate(await self._summary(job, writer, decision), job)
             if candidate.tokens_after < job.plan.tokens_before:
                 return candidate
             reason = "the summary is not smaller than what it replaces"
@@ -273,10 +285,24 @@ class Compactor:
             )
             return reason
         logger.warning("the summary is written by rules: %s", reason)
-        return self._finish(await self._drafter.by_rules(self._fallback, job), job)
+        draft = await self._drafter.by_rules(self._fallback, job, reason)
+        return self._candidate(self._drafter.finish(draft, job), job)
 
-    def _finish(self, draft: Draft, job: SummaryJob) -> _Candidate:
-        summary = self._drafter.finish(draft, job)
+    async def _summary(self, job: SummaryJob, writer: JobWriter, decision: Any) -> FinishedSummary:
+        """The summary that a plugin supplies, else the model's.
+
+        :raises CompactionError: if there is none, or a plugin has rejected all that it was given.
+        """
+        if decision is not None and decision.summary:
+            known = writer.finished(decision.summary)
+            if known is not None:
+                return evolve(known, details={**known.details, **(decision.details or {})})
+            return self._drafter.finish(plugin_draft(decision.summary, decision.details), job)
+        if decision is not None and decision.rejected:
+            raise CompactionError(decision.rejected)
+        return self._drafter.finish(await self._drafter.by_model(self._summariser, job), job)
+
+    def _candidate(self, summary: FinishedSummary, job: SummaryJob) -> _Candidate:
         entry = self._log.new_entry(
             "compaction",
             summary=summary.text,
@@ -314,6 +340,7 @@ class Compactor:
         outcome = evolve(
             base,
             status="compacted",
+            reason="; ".join(summary.remarks) or None,
             tokens_after=candidate.tokens_after,
             summary_tokens=summary.tokens,
             identifiers_required=summary.identifiers_required,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from hermitcrab.messages.caps import HEAD_SHARE, cut_text
+from hermitcrab.messages.provenance import framed, is_from_session, is_group_context
 from hermitcrab.messages.text import blocks_of, text_of, tool_calls_of
 from hermitcrab.messages.tokens import compact_json
 from hermitcrab.messages.types import Message
@@ -18,7 +19,7 @@ ARGUMENT_CHARACTERS = 400
 #: Whatever a reader may take for the beginning of a line.
 _LINE = r"(?:^|(?<=[\r\v\f\x1c-\x1e\x85\u2028\u2029]))[ \t]*"
 _MARKER = re.compile(
-    rf"{_LINE}(?=\[(?:User|Assistant|Assistant tool calls|Tool result|Tool error|Chunk)\b)"
+    rf"{_LINE}(?=\[(?:User|Others|Assistant|Assistant tool calls|Tool result|Tool error|Chunk)\b)"
     r"|(?=<\s{0,8}/?\s{0,8}(?:conversation|previous-summary|summary)\b)",
     re.M | re.I,
 )
@@ -49,8 +50,9 @@ def serialise_message(message: Message) -> str:
     if role == "bashExecution":
         command = cut_text(_command_text(message), RESULT_CHARACTERS, "command output")
         return f"[User]: {quoted(command)}"
-    text = text_with_images(message) or str(message.get("summary") or "")
-    return f"[User]: {quoted(text)}" if text.strip() else ""
+    text = text_with_images(framed(message)) or str(message.get("summary") or "")
+    speaker = "Others" if is_group_context(message) or is_from_session(message) else "User"
+    return f"[{speaker}]: {quoted(text)}" if text.strip() else ""
 
 
 def plain_text(message: Message) -> str:

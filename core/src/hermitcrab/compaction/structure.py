@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from attrs import frozen
@@ -26,6 +27,9 @@ TAIL_SHARE = 3
 #: Longest part of the latest request that a summary repeats, in characters.
 ASK_CHARACTERS = 600
 _HEADING_CHARACTERS = 60
+#: How what follows the sections begins: with another heading, the title of a split turn, or a tag.
+_TAIL = re.compile(r"^(?:## |\*\*Turn Context|<[a-z-]+>)", re.MULTILINE)
+_LAST_HEADING = re.compile(rf"^{IDENTIFIERS}$", re.MULTILINE)
 _MEANT = {heading.removeprefix("## ").casefold(): heading for heading in HEADINGS}
 
 
@@ -67,11 +71,23 @@ def _heading_of(line: str) -> str | None:
     return _MEANT.get(line.strip().strip("#*:").strip().rstrip(":").casefold())
 
 
+def headings_in(text: str) -> list[str]:
+    """Those of the five headings that stand in ``text``, in its order, repeated ones as often as they do."""
+    return [heading for line in text.splitlines() if (heading := _heading_of(line)) is not None]
+
+
 def has_all_headings(text: str) -> bool:
     """Whether all five headings stand in ``text``, each once and in order."""
     return [line.strip() for line in text.splitlines() if line.strip() in HEADINGS] == list(
         HEADINGS
     )
+
+
+def split_tail(text: str) -> tuple[str, str]:
+    """A stored summary as its five sections and the tail that follows them."""
+    last = _LAST_HEADING.search(text)
+    tail = _TAIL.search(text, last.end()) if last else None
+    return (text[: tail.start()].rstrip(), text[tail.start() :]) if tail else (text, "")
 
 
 def with_headings(text: str) -> dict[str, str]:
@@ -149,12 +165,20 @@ def cut_graphemes(text: str, characters: int) -> str:
         return text
     import regex
 
-    end = 0
-    for match in regex.finditer(r"\X", text[: characters + 64]):
-        if match.end() > characters:
-            break
-        end = match.end()
-    return text[:end]
+    end = characters
+    while end > 0 and not _is_plain_boundary(text[end - 1 : end + 1]):
+        end -= 1
+    if end == characters:
+        return text[:end]
+    for match in regex.finditer(r"\X", text[end : characters + 64]):
+        if match.end() > characters - end:
+            return text[: end + match.start()]
+    return text[:characters]
+
+
+def _is_plain_boundary(pair: str) -> bool:
+    """Whether a grapheme surely ends between two characters, so that nothing before them need be looked at."""
+    return pair.isascii() and pair != "\r\n"
 
 
 def _truncated(tail: str) -> str:
@@ -177,7 +201,8 @@ def _cut_to_fit(
     parts: Mapping[str, str], tail: str, limits: SummaryLimits, counter: TokenCounter
 ) -> str | None:
     """Cut the four free sections to one common length, found so that the whole fits; ``None`` if none does."""
-    low, high = 0, max(len(parts[heading]) for heading in HEADINGS[:-1])
+    longest = max(len(parts[heading]) for heading in HEADINGS[:-1])
+    low, high = 0, min(longest, limits.characters)
     best: str | None = None
     while low <= high:
         middle = (low + high) // 2

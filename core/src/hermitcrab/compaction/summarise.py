@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from hermitcrab.compaction import prompts
 from hermitcrab.compaction.chunks import (
@@ -17,6 +17,7 @@ from hermitcrab.compaction.chunks import (
     split_by_share,
     split_by_size,
 )
+from hermitcrab.compaction.prompts import Advice
 from hermitcrab.compaction.serialise import quoted, serialise, serialise_message
 from hermitcrab.errors import (
     CompactionError,
@@ -45,6 +46,8 @@ SMALLEST_CHUNK = 64
 _RETRY_MINIMUM_S = 0.5
 _RETRY_MAXIMUM_S = 5.0
 _RETRY_JITTER = 0.2
+#: The operator's word on identifiers, and the feedback, each take at most one part in this many of the window.
+_ADVICE_SHARE = 16
 #: What roles, tags and labels around the parts of a request take at most, in tokens.
 _FRAMING_TOKENS = 64
 
@@ -55,23 +58,40 @@ class SummaryTask:
 
     messages: Sequence[Message]
     previous_summary: str | None = None
-    focus: str | None = None
-    keep_identifiers: bool = True
+    advice: Advice = field(factory=Advice)
     is_turn_prefix: bool = False
     max_tokens: int = 4_000
 
 
 @frozen(kw_only=True)
 class SummaryText:
-    """A model's summary; ``oversize`` messages were cut to fit, ``note`` says what could not be summarised."""
+    """A summary; ``oversize`` messages were cut to fit, ``note`` says what could not be summarised.
+
+    ``provider`` names the compaction provider that wrote it; ``remark`` says why the one that config names did not.
+    """
 
     text: str
     oversize: int = 0
     note: str = ""
+    provider: str | None = None
+    remark: str = ""
 
     @property
     def partial(self) -> bool:
         return bool(self.note)
+
+
+class SummarySource(Protocol):
+    """Whatever turns messages into a summary."""
+
+    async def summarise(self, task: SummaryTask) -> SummaryText: ...
+
+
+def instructions_for(task: SummaryTask, *, update: bool) -> str:
+    """What the notes should be like; with ``update`` there are earlier ones."""
+    if task.is_turn_prefix:
+        return prompts.prefix_prompt(task.advice)
+    return prompts.summarise_prompt(task.advice, update=update)
 
 
 class _PartialSummaryError(CompactionError):
@@ -120,6 +140,7 @@ class Summariser:
 
         :raises CompactionError: if nothing could be summarised; the history is untouched.
         """
+        task = evolve(task, advice=self._bounded(task.advice))
         room = self._room(task)
         oversize = sum(self._count(message) > room.conversation for message in task.messages)
         failure: Exception = CompactionError("there is nothing to summarise")
@@ -150,6 +171,16 @@ class Summariser:
             where=self._model.id,
             hint="The history is kept; the compaction is tried again when the context is measured next.",
         ) from failure
+
+    def _bounded(self, advice: Advice) -> Advice:
+        """The advice with its longer texts cut, so that they leave room for the conversation."""
+        limit = self._window // _ADVICE_SHARE
+        own = advice.identifier_instructions
+        return evolve(
+            advice,
+            identifier_instructions=None if own is None else self._fit(own, limit),
+            feedback=[self._fit("\n".join(advice.feedback), limit)] if advice.feedback else (),
+        )
 
     def _room(self, task: SummaryTask) -> _Room:
         answer = max(1, min(task.max_tokens, self._window // 4))
@@ -209,8 +240,7 @@ class Summariser:
         return running or ""
 
     async def _merge(self, task: SummaryTask, summaries: Sequence[str], room: _Room) -> str:
-        merge = prompts.merge_prompt(keep_identifiers=task.keep_identifiers, focus=task.focus)
-        system = f"{prompts.SYSTEM}\n\n{merge}"
+        system = f"{prompts.SYSTEM}\n\n{prompts.merge_prompt(task.advice)}"
         free = self._window - room.answer - self._counter.text(system) - _FRAMING_TOKENS
         share = max(SMALLEST_CHUNK, free // len(summaries) - _FRAMING_TOKENS // 4)
         messages = [
@@ -220,13 +250,7 @@ class Summariser:
         return await self._ask("merge", system, messages, room.answer)
 
     def _system(self, task: SummaryTask, *, update: bool) -> str:
-        if task.is_turn_prefix:
-            text = prompts.prefix_prompt(keep_identifiers=task.keep_identifiers, focus=task.focus)
-        else:
-            text = prompts.summarise_prompt(
-                update=update, keep_identifiers=task.keep_identifiers, focus=task.focus
-            )
-        return f"{prompts.SYSTEM}\n\n{text}"
+        return f"{prompts.SYSTEM}\n\n{instructions_for(task, update=update)}"
 
     def _record(self, chunk: Sequence[Message], previous: str | None, room: _Room) -> str:
         record = self._fit(serialise(chunk), room.conversation)

@@ -12,7 +12,7 @@ from attrs import frozen
 from hermitcrab.compaction.budget import Budget
 from hermitcrab.messages.caps import GroupCapper
 from hermitcrab.messages.pairing import is_empty, repair_pairing
-from hermitcrab.messages.provenance import framed, is_from_session
+from hermitcrab.messages.provenance import framed, is_from_session, is_group_context
 from hermitcrab.messages.text import blocks_of
 from hermitcrab.messages.tokens import TokenCounter
 from hermitcrab.messages.types import Message
@@ -64,13 +64,13 @@ class ViewBuilder:
         return self.build(messages, budget).tokens
 
     def _legal(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Messages that say something, other sessions' in their envelope, every call with its result behind it."""
+        """Messages that say something, others' than the user's in an envelope, every call with its result behind it."""
         kept = [self._shown(message) for message in messages if not is_empty(message)]
         return repair_pairing(kept).messages
 
     def _shown(self, message: Message) -> Message:
         """The message in its envelope, the same object each time, so that it is counted and cut once."""
-        if not is_from_session(message):
+        if not is_from_session(message) and not is_group_context(message):
             return message
         known = self._framed.get(id(message))
         if known is None or known[0] is not message:
