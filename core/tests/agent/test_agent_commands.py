@@ -7,10 +7,10 @@ import pytest
 from hermitcrab.agent.commands import (
     ChatCommand,
     all_commands,
-    describe_compaction,
     parse_command,
     unknown_command,
 )
+from hermitcrab.agent.notices import describe_compaction
 from hermitcrab.compaction.outcome import CompactionOutcome
 
 

@@ -38,6 +38,7 @@ def test_a_window_is_divided_as_the_design_says(
     assert budget.flush_at == flush_at
     assert budget.summary == summary
     assert budget.group == group
+    assert budget.compact_at == usable
 
 
 def test_a_small_window_is_not_swallowed_by_the_reserve(settings: Any) -> None:
@@ -73,6 +74,24 @@ def test_a_system_prompt_that_leaves_no_room_is_an_error_that_says_so(settings: 
         make_budget(8_000, 5_900, settings())
     assert caught.value.where == "agents.defaults.contextTokens"
     assert caught.value.hint
+
+
+def test_the_aggressive_mode_keeps_half_as_much_and_starts_at_four_fifths(settings: Any) -> None:
+    usual, eager = (
+        make_budget(32_000, 1_000, settings(mode=mode)) for mode in ("default", "aggressive")
+    )
+    assert eager.usable == usual.usable == 23_000
+    assert eager.keep_recent == usual.keep_recent // 2 == 3_833
+    assert eager.compact_at == 18_400
+    assert eager.flush_at == 18_400 - 3_833
+
+
+@given(window=st.integers(1_024, 1_000_000))
+def test_an_aggressive_compaction_is_never_due_again_at_once(settings: Any, window: int) -> None:
+    """P3: a group of the largest size and the largest summary are left, at worst."""
+    budget = make_budget(window, 0, settings(mode="aggressive"))
+    assert budget.group + budget.summary < budget.compact_at
+    assert 0 < budget.keep_recent < budget.flush_at < budget.compact_at
 
 
 @given(window=st.integers(1_024, 1_000_000), share=st.floats(0, 0.5))

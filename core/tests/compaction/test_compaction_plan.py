@@ -26,6 +26,7 @@ def budget(usable: int = 5_000, keep_recent: int = 1_000) -> Budget:
         fixed=1_000,
         usable=usable,
         keep_recent=keep_recent,
+        compact_at=usable,
         flush_at=usable - keep_recent,
         summary=usable // 5,
         group=usable // 2,

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from hermitcrab.compaction.composing import SummaryTask
 from hermitcrab.compaction.diagnostics import compaction_diagnostics
 from hermitcrab.compaction.prompts import Advice
 from hermitcrab.compaction.providers import ChosenProvider, ProvidedSummaries, choose_provider
 from hermitcrab.compaction.structure import HEADINGS
-from hermitcrab.compaction.summarise import SummaryTask, SummaryText
+from hermitcrab.compaction.summarise import SummaryText
 from hermitcrab.errors import CompactionError
 from hermitcrab.messages.build import tool_result, user
 from hermitcrab.plugins.records import PluginRecord

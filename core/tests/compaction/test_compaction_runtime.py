@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from hermitcrab.compaction import SummaryWish, summarise
+from hermitcrab.compaction import SummaryWish, asking
 from hermitcrab.compaction.structure import ASKS, HEADINGS, has_all_headings, split_sections
 from hermitcrab.errors import ModelOverflowError, ModelRequestError, ModelUnavailableError
 from hermitcrab.hooks import (
@@ -28,8 +28,8 @@ from hermitcrab.sessions.transcript import JsonlTranscriptStore
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summarise, "_RETRY_MINIMUM_S", 0.0)
-    monkeypatch.setattr(summarise, "_RETRY_MAXIMUM_S", 0.0)
+    monkeypatch.setattr(asking, "_RETRY_MINIMUM_S", 0.0)
+    monkeypatch.setattr(asking, "_RETRY_MAXIMUM_S", 0.0)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ async def test_compacting_twice_in_a_row_does_nothing_the_second_time(
     assert outcome.benign
     assert second.requests == []
     assert full.log.file.stat().st_size == size
-    assert full.log.entry.last_compaction["status"] == "compacted"
+    assert full.log.entry.last_compaction["status"] == "not_needed"
 
 
 async def test_a_short_conversation_costs_no_model_call(
@@ -547,7 +547,8 @@ async def test_identifiers_of_a_large_window_leave_room_for_the_summary(
     paths = [f"/srv/deployments/cluster_{number}/settings.toml" for number in range(400)]
     await bench.log.append_messages([user(path) for path in paths[:300]])
     results = [user(" ".join(paths[n : n + 40])) for n in range(0, 400, 40)]
-    await bench.log.append_messages([*results, user("word " * 20_000), user("go on")])
+    long = [user("word " * 20_000), assistant("noted"), user("go on")]
+    await bench.log.append_messages([*results, *long])
     body = notes.replace("- Write the tests.", "- Write the tests.\n" * 300)
     outcome = await bench.compact(scripted(body), window=200_000)
     assert_stored_well(bench, outcome, 200_000)

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermitcrab.compaction import prompts, summarise
+from hermitcrab.compaction import asking, prompts
+from hermitcrab.compaction.asking import ATTEMPTS
+from hermitcrab.compaction.composing import SummaryTask
 from hermitcrab.compaction.prompts import Advice
 from hermitcrab.compaction.structure import HEADINGS
-from hermitcrab.compaction.summarise import ATTEMPTS, Summariser, SummaryTask
+from hermitcrab.compaction.summarise import Summariser
 from hermitcrab.errors import (
     CompactionError,
     ModelAuthError,
@@ -30,8 +32,8 @@ COUNTER = TokenCounter()
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summarise, "_RETRY_MINIMUM_S", 0.0)
-    monkeypatch.setattr(summarise, "_RETRY_MAXIMUM_S", 0.0)
+    monkeypatch.setattr(asking, "_RETRY_MINIMUM_S", 0.0)
+    monkeypatch.setattr(asking, "_RETRY_MAXIMUM_S", 0.0)
 
 
 def summariser(model: ChatModel, window: int = 8_000, timeout_s: float = 10) -> Summariser:
@@ -92,7 +94,13 @@ async def test_a_long_conversation_is_summarised_in_stages_and_merged(scripted: 
         len(model.requests) - 1
     )
     labels = [message["content"][0]["text"].splitlines() for message in merge.messages]
-    assert [lines[0] for lines in labels] == ["[Chunk 1/3]", "[Chunk 2/3]", "[Chunk 3/3]"]
+    assert [lines[0] for lines in labels] == [
+        "[Chunk 1/3 — earlier notes, older than all that follows]",
+        "[Chunk 2/3 — messages between, 1970-01-01 00:00 — 1970-01-01 00:00 UTC]",
+        "[Chunk 3/3 — most recent messages, 1970-01-01 00:00 — 1970-01-01 00:00 UTC]",
+    ]
+    times = [message["timestamp"] for message in merge.messages]
+    assert times == sorted(set(times))
     assert labels[0][1] == "the oldest notes"
     shown = "\n".join(model.texts)
     assert all(f"Message {number}." in shown for number in range(60))
@@ -206,8 +214,8 @@ async def test_refused_credentials_are_not_tried_again(scripted: Any) -> None:
 async def test_the_wait_that_a_provider_asks_for_is_kept_within_bounds(
     scripted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(summarise, "_RETRY_MINIMUM_S", 0.5)
-    monkeypatch.setattr(summarise, "_RETRY_MAXIMUM_S", 5.0)
+    monkeypatch.setattr(asking, "_RETRY_MINIMUM_S", 0.5)
+    monkeypatch.setattr(asking, "_RETRY_MAXIMUM_S", 5.0)
     waited: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermitcrab.models import sse
-from hermitcrab.models.errors_map import is_overflow, retry_after_seconds
+from hermitcrab.models.errors_map import retry_after_seconds
+from hermitcrab.models.overflow_text import is_overflow
 from hermitcrab.models.sse import EventDecoder
 
 STREAM = (

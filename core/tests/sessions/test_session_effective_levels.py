@@ -10,7 +10,12 @@ from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermitcrab.sessions.effective_levels import Level, levels_of, nearest_thinking
+from hermitcrab.sessions.effective_levels import (
+    Level,
+    levels_of,
+    nearest_thinking,
+    summary_thinking,
+)
 from hermitcrab.sessions.entry import SessionEntry
 from hermitcrab.sessions.levels import THINKING_LEVELS, THINKING_RANKS
 
@@ -95,3 +100,26 @@ def test_a_model_is_only_told_what_it_knows_and_never_not_to_think_unasked(
 
 def test_every_level_has_a_rank() -> None:
     assert set(THINKING_RANKS) == set(THINKING_LEVELS)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "own", "known", "told"),
+    [
+        (None, "high", USUAL, "low"),
+        (None, None, (), None),
+        ("high", None, USUAL, "high"),
+        ("max", None, USUAL, "high"),
+        ("high", None, (), None),
+        ("off", "high", USUAL, None),
+        ("off", "high", ("off", *USUAL), "off"),
+        ("inherit", "high", USUAL, "high"),
+        ("inherit", None, USUAL, "low"),
+        ("inherit", "off", USUAL, None),
+    ],
+)
+def test_a_summary_takes_little_thinking_unless_config_says_otherwise(
+    wanted: str | None, own: str | None, known: Sequence[str], told: str | None
+) -> None:
+    """Context 8, ``compaction.thinkingLevel``."""
+    entry = evolve(ENTRY, thinking_level=own)
+    assert summary_thinking(wanted, entry, Settings(), known) == told

@@ -140,7 +140,7 @@ async def test_lanes_of_one_process_do_not_lock_each_other_out_of_a_large_transc
     tables = [SessionEntries(files.folder / "sessions.sqlite") for _ in range(2)]
     lanes = [
         Sessions(
-            store=JsonlTranscriptStore(files.folder, lock_timeout_ms=2_000),
+            store=JsonlTranscriptStore(files.folder, lock_timeout_ms=5_000),
             entries=table,
             clock=lambda: datetime.now(UTC),
             cwd="/work",

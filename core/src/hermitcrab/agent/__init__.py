@@ -11,7 +11,15 @@ from hermitcrab._lazy import lazy_names
 
 if TYPE_CHECKING:
     from hermitcrab.agent.command_calls import ChatCommand, CommandCall
-    from hermitcrab.agent.events import Compacted, Flushed, Reply, ToolEnded, ToolStarted, TurnEvent
+    from hermitcrab.agent.events import (
+        Compacted,
+        Flushed,
+        Notice,
+        Reply,
+        ToolEnded,
+        ToolStarted,
+        TurnEvent,
+    )
     from hermitcrab.agent.handle import Session
     from hermitcrab.agent.session import AssembledContext
     from hermitcrab.agent.spawning import SpawnResult
@@ -24,6 +32,7 @@ _HOMES = {
     "CommandCall": "hermitcrab.agent.command_calls",
     "Compacted": "hermitcrab.agent.events",
     "Flushed": "hermitcrab.agent.events",
+    "Notice": "hermitcrab.agent.events",
     "Reply": "hermitcrab.agent.events",
     "Session": "hermitcrab.agent.handle",
     "SpawnResult": "hermitcrab.agent.spawning",
@@ -42,6 +51,7 @@ __all__ = [
     "CommandCall",
     "Compacted",
     "Flushed",
+    "Notice",
     "Reply",
     "Session",
     "SpawnResult",

@@ -103,6 +103,7 @@ async def make_agent(
         clock=clock,
         cwd=str(workspace),
         durability=config.session.durability,
+        main_key=config.session.main_key,
         rules=AgentOverrideRules(settings, check_model, thinking_levels),
         events=events,
     )

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from hermitcrab.agent.command_calls import ChatCommand, CommandCall
+from hermitcrab.agent.notices import describe_compaction
 from hermitcrab.agent.override_commands import OVERRIDE_COMMANDS
-from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.errors import HermitcrabError
 
 logger = logging.getLogger("hermitcrab.agent")
@@ -80,19 +80,6 @@ async def run_command(command: ChatCommand, call: CommandCall, owner: str | None
 async def _compact(call: CommandCall) -> str:
     outcome = await call.host.compact_now(call.session, call.arguments or None)
     return describe_compaction(outcome)
-
-
-def describe_compaction(outcome: CompactionOutcome) -> str:
-    """One line about a compaction, for people."""
-    if outcome.compacted:
-        after = outcome.tokens_after or 0
-        how = " (by rules, without a model)" if outcome.mode == "deterministic" else ""
-        return (
-            f"Compacted {outcome.messages_summarized} messages: "
-            f"{outcome.tokens_before:,} → {after:,} tokens{how}."
-        )
-    verb = "skipped" if outcome.status == "not_needed" else outcome.status.replace("_", " ")
-    return f"Compaction {verb}: {outcome.reason or 'no reason given'}."
 
 
 async def _new(call: CommandCall) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from hermitcrab.agent.loop_guard import StopReason
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.memory.flush import FlushOutcome
 from hermitcrab.messages.types import Message
@@ -46,6 +47,13 @@ class Compacted:
     outcome: CompactionOutcome
 
 
+@frozen
+class Notice:
+    """What the user should know while the turn goes on, such as that a compaction has begun."""
+
+    text: str
+
+
 @frozen(kw_only=True)
 class Reply:
     """The end of a turn.
@@ -53,7 +61,7 @@ class Reply:
     ``degraded`` says in words what did not work as configured, ``notes`` what else the user should know; ``messages``
     are those that the turn added. ``silent`` says that nothing is to be delivered. ``reasoning`` is what the model
     thought, where the reasoning level asks for it, and ``tool_lines`` are its tool calls in words, where the verbose
-    level does.
+    level does. ``stopped`` says why a turn was ended before its model had, if it was.
     """
 
     text: str
@@ -69,9 +77,12 @@ class Reply:
     silent: bool = False
     reasoning: str = ""
     tool_lines: tuple[str, ...] = ()
+    stopped: StopReason | None = None
 
 
-TurnEvent = TextDelta | ThinkingDelta | ToolStarted | ToolEnded | Flushed | Compacted | Reply
+TurnEvent = (
+    TextDelta | ThinkingDelta | ToolStarted | ToolEnded | Flushed | Compacted | Notice | Reply
+)
 
 #: Takes the events of a turn as they happen; must not block.
 Emit = Callable[[TurnEvent], None]

@@ -58,8 +58,8 @@ class Host:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._opener = SessionOpener(services)
         self._sync = MemorySync()
+        self._opener = SessionOpener(services, self._sync)
         self._housekeeping = Housekeeping(services, self._opener)
         self._reception = Reception(services, self._opener, self._sync, self)
         self._subagents = Subagents(services, self._opener, self._reception)

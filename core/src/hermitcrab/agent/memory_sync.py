@@ -12,6 +12,8 @@ logger = logging.getLogger("hermitcrab.agent")
 
 #: How long closing waits for syncs that are under way, in seconds.
 CLOSE_S = 30.0
+#: How long a turn waits for a sync after a compaction (``postIndexSync: await``), in seconds.
+LONGEST_WAIT_S = 60.0
 
 
 class MemorySync:
@@ -23,11 +25,24 @@ class MemorySync:
 
     def start(self, agent: Agent, reason: str) -> None:
         """Bring the memory index up to date in the background; a failure is logged and shown in the next reply."""
+        self._started(agent, reason)
+
+    def _started(self, agent: Agent, reason: str) -> asyncio.Task[None] | None:
         if agent.memory is None:
-            return
+            return None
         task = asyncio.ensure_future(self._sync(agent, reason))
         self._syncs.add(task)
         task.add_done_callback(self._syncs.discard)
+        return task
+
+    async def after_compaction(self, agent: Agent) -> None:
+        """Sync as ``compaction.postIndexSync`` says; a sync that takes too long goes on in the background."""
+        mode = agent.settings.compaction.post_index_sync
+        task = None if mode == "off" else self._started(agent, "compaction")
+        if task is not None and mode == "await":
+            _, late = await asyncio.wait({task}, timeout=LONGEST_WAIT_S)
+            if late:
+                logger.warning("the memory of agent %s takes long to sync", agent.agent_id)
 
     async def _sync(self, agent: Agent, reason: str) -> None:
         if agent.memory is None:

@@ -13,6 +13,7 @@ from attrs import evolve
 from hermitcrab.agent.agent import Agent, workspace_of
 from hermitcrab.agent.clock import zone_of
 from hermitcrab.agent.housekeeping import tell_deleted
+from hermitcrab.agent.memory_sync import MemorySync
 from hermitcrab.agent.parts import SessionParts
 from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import SessionContext
@@ -45,8 +46,9 @@ logger = logging.getLogger("hermitcrab.agent")
 class SessionOpener:
     """Opens each session once, and keeps it with its engine until the host closes."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, sync: MemorySync) -> None:
         self._services = services
+        self._sync = sync
         self._open: dict[str, SessionContext] = {}
         self._lock = asyncio.Lock()
         self._told: set[str] = set()
@@ -206,6 +208,8 @@ class SessionOpener:
             summary_provider=self._provider(agent),
             memory=agent.memory,
             on_degraded=services.health.record_engine_used,
+            thinking_levels=services.thinking_levels,
+            after_compaction=lambda: self._sync.after_compaction(agent),
         )
         context = SessionContext(log, engine, parts, self._hook_context(agent, log))
         if log.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,18 @@ from hermitcrab.messages.tokens import TokenCounter
 from hermitcrab.models.contract import ChatModel
 
 
+async def _nothing() -> None:
+    return
+
+
 @frozen(kw_only=True)
 class SessionParts:
     """What a session works with besides its transcript and its engine.
 
     ``flush_model`` and ``summary_model`` are set where config names models of their own for that work;
     ``summary_window`` is the context window of the latter, in tokens. ``summary_provider`` is set where config names a
-    compaction provider, whether or not there is one.
+    compaction provider, whether or not there is one. ``after_compaction`` is awaited after each compaction that took
+    place. ``thinking_levels`` says which levels the model of an id can be told.
     """
 
     settings: AgentSettings
@@ -42,3 +47,5 @@ class SessionParts:
     on_degraded: Callable[[str, str, str | None], None] = field(
         default=lambda key, engine, reason: None
     )
+    after_compaction: Callable[[], Awaitable[None]] = _nothing
+    thinking_levels: Callable[[str], Sequence[str]] = field(default=lambda model_id: ())

@@ -135,7 +135,7 @@ class Reception:
                 session, evolve(message, text=plain_text(message.text)), provenance, emit
             )
         if over is not None:
-            reply = evolve(reply, notes=(_BEGUN[over],))
+            reply = evolve(reply, notes=(_BEGUN[over], *reply.notes))
         return await self._deliver(session, message, reply)
 
     def _over(
@@ -261,7 +261,7 @@ class Reception:
     ) -> Reply:
         claim = await session.fire(BeforeAgentReply(cleaned_body=message.text))
         if claim is not None and claim.handled:
-            asked = _user_message(message.text, provenance, self._services.now_ms())
+            asked = _asked(message, message.text, provenance, self._services.now_ms())
             return await self._answered_by_plugin(session, asked, claim.reply or "")
         setup = await set_up_turn(self._services, session, message.text)
         prepared = await prepare_turn(session, message.text, setup.system, setup.older)
@@ -283,10 +283,12 @@ class Reception:
             levels=setup.levels,
             emit=emit,
         )
-        reply = await turn.run(_user_message(prepared.text, provenance, self._services.now_ms()))
+        now_ms = self._services.now_ms()
+        reply = await turn.run(_asked(message, prepared.text, provenance, now_ms))
         if _is_from_user(provenance):
-            now_ms = self._services.now_ms()
-            await session.log.update_entry(record=False, last_interaction_at=now_ms)
+            await session.log.update_entry(
+                record=False, last_interaction_at=self._services.now_ms()
+            )
         self._sync.start(setup.agent, "turn")
         return reply
 
@@ -305,7 +307,9 @@ class Reception:
         setup = await set_up_turn(self._services, session, None)
         budget = session.budget(setup.system, setup.toolbox.schemas)
         outcome = await session.compact_by_hand(budget, instructions)
-        self._sync.start(setup.agent, "compaction")
+        if not outcome.compacted:
+            # The flush may have written all the same.
+            self._sync.start(setup.agent, "turn")
         return outcome
 
     async def _deliver(
@@ -344,6 +348,16 @@ def _provenance(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
 def _is_from_user(provenance: Mapping[str, Any] | None) -> bool:
     """Whether a turn is the user's own; others neither extend nor end a conversation (sessions 9.6)."""
     return bool(_provenance(provenance)["kind"] == "external_user")
+
+
+def _asked(
+    message: InboundMessage, text: str, provenance: Mapping[str, Any] | None, now_ms: int
+) -> Message:
+    """What the agent is asked; in a group with who asks, whom the view names."""
+    asked = _user_message(text, provenance, now_ms)
+    if message.sender and group_kind(message) is not None:
+        asked["groupSender"] = message.sender
+    return asked
 
 
 def _user_message(text: str, provenance: Mapping[str, Any] | None, now_ms: int) -> Message:

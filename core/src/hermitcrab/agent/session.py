@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
 
 from hermitcrab.agent.activity import Activity
 from hermitcrab.agent.engine_calls import EngineCalls
+from hermitcrab.agent.flushing import SessionFlush
 from hermitcrab.agent.history import limited_history
 from hermitcrab.agent.parts import SessionParts
 from hermitcrab.agent.pruning import MARKER, SessionPruner
-from hermitcrab.agent.upkeep import Upkeep
+from hermitcrab.agent.refresh import read_refresh
+from hermitcrab.agent.upkeep import CompactionWish, Upkeep
 from hermitcrab.compaction.budget import Budget, make_budget
+from hermitcrab.compaction.gate import Due, Pressure, compaction_due, latch_of
 from hermitcrab.compaction.outcome import CompactionOutcome, CompactionTrigger
 from hermitcrab.compaction.view import View, ViewBuilder
 from hermitcrab.context import AssembleResult
@@ -62,7 +65,8 @@ class AssembledContext:
 class SessionContext:
     """A session as a turn sees it: it appends, measures, assembles, flushes and compacts.
 
-    ``model`` and ``window`` are those of the turn at hand; :meth:`use_model` sets them.
+    ``model`` and ``window`` are those of the turn at hand; :meth:`use_model` sets them. ``on_compaction`` is told when
+    a compaction begins.
     """
 
     def __init__(
@@ -81,20 +85,28 @@ class SessionContext:
         self.media = MediaRestorer(log)
         self.pruner = SessionPruner(parts.settings.context_pruning, parts.counter.messages)
         self._view = ViewBuilder(parts.counter)
+        self._flush = SessionFlush(
+            log=log, parts=parts, view=self._view, media=self.media, model=lambda: self.model
+        )
         self._upkeep = Upkeep(
             log=log,
             engine=engine,
             parts=parts,
             view=self._view,
-            media=self.media,
+            flush=self._flush,
             fire=self.fire,
             model=lambda: self.model,
         )
         self.engine_calls = EngineCalls(engine, log)
         self.activity = Activity(log.key)
+        self.on_compaction: Callable[[CompactionTrigger], None] = lambda trigger: None
         self._pre_turn_count = 0
         self._compaction_at_start: str | None = None
         self._new_messages: list[Message] = []
+        self._attempts = 0
+        self._narrowed_to: int | None = None
+        self._refresh: str | None = None
+        self._offered: tuple[Sequence[ToolSchema], str] = ((), "")
 
     def use_model(self, model: ChatModel, window: int) -> None:
         """Answer with this model, whose context window is ``window`` tokens."""
@@ -111,10 +123,14 @@ class SessionContext:
     # -- messages -----------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
-        """Remember where the turn begins, for the engine's ``after_turn``."""
+        """Remember where the turn begins, and forget what held for the last one alone."""
         self._pre_turn_count = len(self.log.items())
         self._compaction_at_start = self._compaction_id()
         self._new_messages = []
+        self._attempts = 0
+        self._narrowed_to = None
+        self._refresh = None
+        self._flush.begin_turn()
 
     async def append(self, message: Message) -> Message | None:
         """Append a message, as the hook ``before_message_write`` leaves it; ``None`` if the hook blocks it."""
@@ -166,34 +182,38 @@ class SessionContext:
         """
         flushes: list[FlushOutcome] = []
         compactions: list[CompactionOutcome] = []
-        budget = self.budget(system, tools)
+        self._offered = (tools, prompt)
         for attempt in range(COMPACTIONS_PER_CALL + 1):
-            result, view = await self._assemble_once(budget, tools, prompt)
+            budget = self.budget(self._with_refresh(system), tools)
+            result, view = await self._assemble_once(budget)
             compaction_id = self._compaction_id()
             addition = result.system_prompt_addition
             added = self.parts.counter.text(f"{addition}\n\n") if addition else 0
             if not check:
                 break
-            if self._upkeep.flush_is_due(view, budget):
+            if self._flush.is_due(view, budget):
                 flushes += await self.flush(budget)
-            if view.tokens + added <= budget.usable or attempt == COMPACTIONS_PER_CALL:
+            due = (
+                None if attempt == COMPACTIONS_PER_CALL else self._due(result, view, added, budget)
+            )
+            if due is None:
                 break
             flushes += await self.flush(budget)
-            outcome = await self.compact(budget, trigger=trigger, must_fit=True)
+            outcome = await self.compact(
+                budget,
+                trigger="bytes" if due.reason == "bytes" else trigger,
+                must_fit=due.must_fit,
+            )
             compactions.append(outcome)
             flushes += self.take_requested_flushes()
             # Another process may have been faster; what it left is to be assembled too.
             if not outcome.compacted and self._compaction_id() == compaction_id:
                 break
-        if view.tokens + added > budget.usable:
-            view = self._view.build_within(result.messages, budget)
+        view = self._within(result, view, added, budget)
         if view.tokens + added > budget.window - budget.fixed:
-            raise CompactionError(
-                f"the context takes {view.tokens + added} tokens and at most {budget.usable} fit"
-                + (f"; {compactions[-1].reason}" if compactions and compactions[-1].reason else ""),
-                where=self.log.key,
-                hint="Start afresh with /new, or use a model with a larger context window.",
-            )
+            reason = compactions[-1].reason if compactions else None
+            raise self._too_large(view.tokens + added, budget, reason)
+        system = self._with_refresh(system)
         return AssembledContext(
             messages=await self.media.restored(view.messages),
             system=f"{addition}\n\n{system}" if addition else system,
@@ -206,10 +226,59 @@ class SessionContext:
             compactions=compactions,
         )
 
-    async def _assemble_once(
-        self, budget: Budget, tools: Sequence[ToolSchema], prompt: str
-    ) -> tuple[AssembleResult, View]:
+    def _due(self, result: AssembleResult, view: View, added: int, budget: Budget) -> Due | None:
+        """The compaction that is due before the next model call, if any."""
+        settings = self.parts.settings.compaction
+        tokens, entry = view.tokens + added, self.log.entry
+        limit = settings.max_active_transcript_bytes
+        if tokens <= budget.compact_at and not 0 < limit <= self.log.visible_bytes:
+            return None
+        cut = self._within(result, view, added, budget)
+        pressure = Pressure(
+            tokens=tokens,
+            stored_tokens=self.measure(budget),
+            visible_bytes=self.log.visible_bytes,
+            session_id=self.log.session_id,
+            last=entry.last_compaction,
+            byte_latch=entry.byte_latch,
+            attempts=self._attempts,
+            fits_when_cut=cut.tokens + added <= budget.usable,
+        )
+        return compaction_due(pressure, budget, settings)
+
+    def _within(self, result: AssembleResult, view: View, added: int, budget: Budget) -> View:
+        """The view, cut further where it does not fit what is usable, or what a provider has let through."""
+        most = min(budget.usable, self._narrowed_to or budget.usable)
+        if view.tokens + added <= most:
+            return view
+        return self._view.build_within(result.messages, evolve(budget, usable=max(1, most - added)))
+
+    def narrow(self, tokens: int) -> bool:
+        """Cut what the model sees to at most so many tokens for the rest of the turn; once a turn."""
+        if self._narrowed_to is not None:
+            return False
+        self._narrowed_to = max(1, tokens)
+        return True
+
+    def _with_refresh(self, system: str) -> str:
+        return f"{system}\n\n{self._refresh}" if self._refresh else system
+
+    def _too_large(self, tokens: int, budget: Budget, reason: str | None) -> CompactionError:
+        said = f"the context takes {tokens} tokens and at most {budget.usable} fit"
+        hint = "Start afresh with /new or /reset, or use a model with a larger context window."
+        if not self.parts.settings.compaction.enabled:
+            return CompactionError(
+                said,
+                where="agents.defaults.compaction.enabled",
+                hint=f"Automatic compaction is off: set this key to true, or compact with /compact. {hint}",
+            )
+        return CompactionError(
+            f"{said}; {reason}" if reason else said, where=self.log.key, hint=hint
+        )
+
+    async def _assemble_once(self, budget: Budget) -> tuple[AssembleResult, View]:
         await self.log.refresh()
+        tools, prompt = self._offered
         history = limited_history(
             self.log.items(),
             turns=self.parts.history_limit,
@@ -246,15 +315,15 @@ class SessionContext:
 
     async def flush(self, budget: Budget) -> list[FlushOutcome]:
         """Run the memory flush, unless it is off or this cycle's has run already."""
-        return await self._upkeep.flush(budget)
+        return await self._flush.run(budget)
 
     def take_requested_flushes(self) -> list[FlushOutcome]:
         """The flushes that plugins had run before or after compactions since this was asked last."""
-        return self._upkeep.take_requested()
+        return self._flush.take_requested()
 
     async def compact_by_hand(self, budget: Budget, focus: str | None) -> CompactionOutcome:
         """Compact because the user wants it; the flush of a cycle that has had none runs first, if there is work."""
-        if self._upkeep.has_work(budget):
+        if await self._upkeep.has_work(budget):
             await self.flush(budget)
         outcome = await self.compact(budget, trigger="manual", must_fit=False, focus=focus)
         self.take_requested_flushes()
@@ -267,15 +336,45 @@ class SessionContext:
         trigger: CompactionTrigger,
         must_fit: bool,
         focus: str | None = None,
+        observed_tokens: int | None = None,
     ) -> CompactionOutcome:
         """Have the engine compact, or the host where the engine leaves the context too large."""
+
+        async def shown() -> int:
+            return (await self._assemble_once(budget))[1].tokens
+
+        wish = CompactionWish(
+            trigger=trigger,
+            shown=shown,
+            must_fit=must_fit,
+            focus=focus,
+            observed_tokens=observed_tokens,
+        )
+        self._attempts += 1
+        self.on_compaction(trigger)
         with self.activity.compacting():
-            outcome = await self._upkeep.compact(
-                budget, trigger=trigger, must_fit=must_fit, focus=focus
-            )
+            outcome = await self._upkeep.compact(budget, wish)
+        if trigger == "bytes":
+            await self._latch_bytes()
         if outcome.compacted:
             await self.engine_calls.tidy_up("compaction")
+            await self.parts.after_compaction()
+            await self._read_refresh()
         return outcome
+
+    async def _latch_bytes(self) -> None:
+        """A transcript that stays large makes the byte trigger wait, so that it never fires for ever (P5)."""
+        limit = self.parts.settings.compaction.max_active_transcript_bytes
+        latch = latch_of(self.log.session_id, self.log.visible_bytes, limit)
+        if latch is not None or self.log.entry.byte_latch is not None:
+            await self.log.update_entry(record=False, policy="preserve-activity", byte_latch=latch)
+
+    async def _read_refresh(self) -> None:
+        """Read again what the operator wants the model to be reminded of, once a turn."""
+        names = self.parts.settings.compaction.post_compaction_sections
+        if names and self._refresh is None:
+            now = self.log.now().astimezone(self.parts.zone)
+            self._refresh = await asyncio.to_thread(read_refresh, self.parts.workspace, names, now)
 
     def measure(self, budget: Budget) -> int:
         """Tokens of the context as it stands."""

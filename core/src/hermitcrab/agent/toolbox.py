@@ -90,8 +90,8 @@ def _checked_text(value: object) -> str:
 
 async def run_call(
     session: SessionContext, toolbox: Toolbox, call: ToolCall, *, run_id: str, emit: Emit
-) -> None:
-    """Run one tool call with all its hooks and append its result."""
+) -> Message | None:
+    """Run one tool call with all its hooks and append its result, which is returned if there is one."""
     arguments, refusal = await _ask_gate(session, call, run_id)
     emit(ToolStarted(call_id=call["id"], name=call["name"], arguments=arguments))
     started = time.monotonic()
@@ -101,7 +101,7 @@ async def run_call(
     else:
         result = await toolbox.result_of(call, arguments)
     if result is None:
-        return
+        return None
     result = _persisted(session, call, result)
     await session.append(result)
     is_error = bool(result.get("isError"))
@@ -119,6 +119,7 @@ async def run_call(
     emit(
         ToolEnded(call_id=call["id"], name=call["name"], result=text_of(result), is_error=is_error)
     )
+    return result
 
 
 async def _ask_gate(

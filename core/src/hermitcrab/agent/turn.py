@@ -11,21 +11,24 @@ from typing import Any
 
 from attrs import field, frozen
 
+from hermitcrab.agent.call_report import CallReport
 from hermitcrab.agent.events import Compacted, Emit, Flushed, Reply
+from hermitcrab.agent.loop_guard import LoopGuard, StopReason, stop_note
+from hermitcrab.agent.notices import Notices
 from hermitcrab.agent.preparation import PreparedTurn
+from hermitcrab.agent.recovery import Recovery
 from hermitcrab.agent.session import AssembledContext, SessionContext
 from hermitcrab.agent.shown_work import ShownWork
 from hermitcrab.agent.toolbox import Toolbox, run_call
+from hermitcrab.compaction.budget import Budget
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.context.contract import DEFAULT_ENGINE_ID
-from hermitcrab.errors import ModelOverflowError, ModelUnavailableError
+from hermitcrab.errors import ModelUnavailableError
 from hermitcrab.hooks import (
     AgentEnd,
     BeforeAgentFinalize,
     LlmInput,
     LlmOutput,
-    ModelCallEnded,
-    ModelCallStarted,
 )
 from hermitcrab.memory.flush import FlushOutcome
 from hermitcrab.memory.silent import SilentGate, is_silent, strip_silent
@@ -45,8 +48,6 @@ from hermitcrab.sessions.states import status_after
 
 logger = logging.getLogger("hermitcrab.agent")
 
-#: Compactions because the provider called a request too large, for one turn (context 6.5).
-OVERFLOW_ATTEMPTS = 3
 #: How often plugins may send the model back to revise its answer.
 REVISIONS = 3
 
@@ -87,8 +88,13 @@ class Turn:
         self._compactions: list[CompactionOutcome] = []
         self._flushes: list[FlushOutcome] = []
         self._texts: list[str] = []
-        self._overflows = 0
+        self._said: list[str] = []
         self._revisions = 0
+        self._guard = LoopGuard()
+        self._stopped: StopReason | None = None
+        self._recovery = Recovery(session, self._budget, self._tell)
+        self._notices = Notices(session.parts.settings.compaction.notify_user, self._emit)
+        session.on_compaction = self._notices.begun
 
     async def run(self, message: Message | None) -> Reply:
         """Append the user's message, if there is one, and answer.
@@ -117,15 +123,21 @@ class Turn:
             await self._run_tools(answer)
             if not await self._goes_on(answer):
                 return
-        note = f"[Stopped after {self._max_rounds} rounds of tool calls.]"
+        await self._stop("tool_rounds")
+
+    async def _stop(self, reason: StopReason) -> None:
+        """End the turn with a note to the user."""
+        self._stopped = reason
+        note = stop_note(reason, self._max_rounds)
         await self._append_answer(assistant(note, model=self.session.model.id))
         self._emit(TextDelta(note))
 
     async def _answer(self) -> Message | None:
-        """One answer of the model, appended; compacts and asks again if the provider finds the request too large.
+        """One answer of the model, appended; where the call fails for its size, the context is made smaller.
 
         ``None`` ends the turn without an answer.
         """
+        known = len(self._compactions)
         while True:
             context = await self.session.assemble(
                 system=self.prepared.system,
@@ -135,33 +147,26 @@ class Turn:
                 trigger="in_loop" if self._asked else "preflight",
             )
             self._tell(context.flushes, context.compactions)
+            compacted = any(outcome.compacted for outcome in self._compactions[known:])
+            known = len(self._compactions)
+            self._guard.model_asked(compacted=compacted)
             self._observer.on_request(context)
             if not self._asked:
                 self._asked = True
                 self._fire_input(context)
             try:
                 return await self._call(context)
-            except ModelOverflowError:
-                self._overflows += 1
-                if self._overflows > OVERFLOW_ATTEMPTS:
-                    raise
-            await self._recover(context)
+            except asyncio.CancelledError:
+                await self._append_broken("aborted", "cancelled")
+                raise
+            except Exception as error:
+                if await self._recovery.helps(error, context):
+                    continue
+                await self._append_broken("error", str(error))
+                raise
 
-    async def _recover(self, context: AssembledContext) -> None:
-        """Compact because the provider refused the request; the user's message is in the transcript already (C14)."""
-        if await self.session.compacted_since(context):
-            return
-        budget = self.session.budget(self.prepared.system, self.toolbox.schemas)
-        flushes = await self.session.flush(budget)
-        outcome = await self.session.compact(budget, trigger="overflow", must_fit=True)
-        self._tell(flushes, [outcome])
-        self._tell(self.session.take_requested_flushes(), ())
-        if not outcome.compacted and not await self.session.compacted_since(context):
-            raise ModelOverflowError(
-                f"the provider finds the request too large and nothing more can be compacted: {outcome.reason}",
-                where=self.session.model.id,
-                hint="Start afresh with /new, or use a model with a larger context window.",
-            )
+    def _budget(self) -> Budget:
+        return self.session.budget(self.prepared.system, self.toolbox.schemas)
 
     def _tell(
         self, flushes: Sequence[FlushOutcome], compactions: Sequence[CompactionOutcome]
@@ -172,6 +177,7 @@ class Turn:
         for compaction in compactions:
             self._compactions.append(compaction)
             self._emit(Compacted(compaction))
+            self._notices.ended(compaction)
 
     async def _call(self, context: AssembledContext) -> Message | None:
         request = ChatRequest(
@@ -182,20 +188,12 @@ class Turn:
             fast=self._levels.is_fast if self._levels else False,
             stream_thinking=self._work.streams_thinking,
         )
-        report = _CallReport(self.session, self.run_id, context.window)
-        pieces: list[str] = []
+        report = CallReport(self.session, self.run_id, context.window)
+        self._said = []
         try:
-            reply = await self._stream(request, pieces)
-        except ModelOverflowError as error:
+            reply = await self._stream(request)
+        except (Exception, asyncio.CancelledError) as error:
             report.ended(error)
-            raise
-        except Exception as error:
-            report.ended(error)
-            await self._append_broken("".join(pieces), "error", str(error))
-            raise
-        except asyncio.CancelledError as error:
-            report.ended(error)
-            await self._append_broken("".join(pieces), "aborted", "cancelled")
             raise
         report.ended()
         self._usage += reply.usage
@@ -203,14 +201,14 @@ class Turn:
         kept = await self._append_answer(reply.message)
         return reply.message if kept else None
 
-    async def _stream(self, request: ChatRequest, pieces: list[str]) -> ChatReply:
+    async def _stream(self, request: ChatRequest) -> ChatReply:
         reply: ChatReply | None = None
         gate = SilentGate()
         events = self.session.model.stream(request)
         try:
             async for event in events:
                 if isinstance(event, TextDelta):
-                    pieces.append(event.text)
+                    self._said.append(event.text)
                     self._say(gate.let_through(event.text))
                 elif isinstance(event, ThinkingDelta):
                     self._work.thinking(event)
@@ -240,8 +238,11 @@ class Turn:
             self._texts.append(text)
         return kept is not None
 
-    async def _append_broken(self, text: str, stop_reason: str, reason: str) -> None:
-        message = assistant(text, stop_reason=stop_reason, model=self.session.model.id)
+    async def _append_broken(self, stop_reason: str, reason: str) -> None:
+        """Append what there is of an answer that did not come to its end."""
+        message = assistant(
+            "".join(self._said), stop_reason=stop_reason, model=self.session.model.id
+        )
         message["errorMessage"] = reason
         await self.session.append(message)
 
@@ -249,14 +250,21 @@ class Turn:
         if is_broken(answer):
             return
         for call in tool_calls_of(answer):
-            await run_call(self.session, self.toolbox, call, run_id=self.run_id, emit=self._emit)
+            result = await run_call(
+                self.session, self.toolbox, call, run_id=self.run_id, emit=self._emit
+            )
+            if result is not None:
+                self._guard.tool_called(call["name"], call["arguments"], text_of(result))
 
     async def _goes_on(self, answer: Message) -> bool:
         """Whether the model is asked again: after tool calls, or because a plugin wants a revision."""
         if is_broken(answer):
             return False
         if tool_calls_of(answer):
-            return True
+            if self._guard.stop is None:
+                return True
+            await self._stop(self._guard.stop)
+            return False
         decision = await self.session.fire(
             BeforeAgentFinalize(
                 run_id=self.run_id,
@@ -308,6 +316,7 @@ class Turn:
                 error=None if failure is None else error,
                 duration_ms=duration_ms,
                 run_id=self.run_id,
+                compactions=[outcome.record() for outcome in self._compactions],
             )
         )
         answers = [message for message in messages if message.get("role") == "assistant"]
@@ -337,6 +346,8 @@ class Turn:
             compactions=tuple(self._compactions),
             flushes=tuple(self._flushes),
             silent=is_silent(text) or not self._asked,
+            notes=self._notices.told,
+            stopped=self._stopped,
             reasoning=self._work.reasoning,
             tool_lines=self._work.tool_lines,
         )
@@ -345,38 +356,3 @@ class Turn:
 def _sentences(degraded: Any, others: Sequence[str]) -> tuple[str, ...]:
     own = () if degraded is None else (f"{degraded.reason}. {degraded.hint}",)
     return (*own, *others)
-
-
-class _CallReport:
-    """Tells plugins that a model call begins and ends; never its content."""
-
-    def __init__(self, session: SessionContext, run_id: str, window: int) -> None:
-        self._session = session
-        self._started = time.monotonic()
-        provider, _, model = session.model.id.partition("/")
-        self._fields: dict[str, Any] = {
-            "run_id": run_id,
-            "call_id": uuid.uuid4().hex,
-            "session_key": session.log.key,
-            "session_id": session.log.session_id,
-            "provider": provider,
-            "model": model,
-            "context_token_budget": window,
-        }
-        self._open = True
-        session.fire_background(ModelCallStarted(**self._fields))
-
-    def ended(self, error: BaseException | None = None) -> None:
-        if not self._open:
-            return
-        self._open = False
-        aborted = isinstance(error, asyncio.CancelledError)
-        self._session.fire_background(
-            ModelCallEnded(
-                **self._fields,
-                outcome="completed" if error is None else "error",
-                duration_ms=round((time.monotonic() - self._started) * 1000),
-                error_category=None if error is None else type(error).__name__,
-                failure_kind="aborted" if aborted else None,
-            )
-        )

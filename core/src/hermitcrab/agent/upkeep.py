@@ -1,297 +1,191 @@
-"""Keeping a session within its window: the memory flush and compactions (design 6, 7)."""
+"""Compacting one session: the engine does it, and the host where the engine does not (design 4; context 1.5, 6.7)."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import os
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, frozen
 
+from hermitcrab.agent.flushing import SessionFlush
 from hermitcrab.agent.parts import SessionParts
+from hermitcrab.agent.summaries import summary_sources
 from hermitcrab.compaction.budget import Budget
 from hermitcrab.compaction.outcome import CompactionOutcome, CompactionTrigger
-from hermitcrab.compaction.providers import ProvidedSummaries
+from hermitcrab.compaction.reading import MessageReader
 from hermitcrab.compaction.runtime import Compactor
-from hermitcrab.compaction.summarise import Summariser, SummarySource
-from hermitcrab.compaction.view import View, ViewBuilder
+from hermitcrab.compaction.view import ViewBuilder
 from hermitcrab.context import CompactionDetails, CompactResult
+from hermitcrab.context.contract import DEFAULT_ENGINE_ID
 from hermitcrab.context.delegation import CompactionRuntime, using_compaction_runtime
 from hermitcrab.context.resolve import ResolvedEngine
 from hermitcrab.errors import HermitcrabError
 from hermitcrab.hooks import AfterCompaction, BeforeCompaction
-from hermitcrab.memory.flush import FLUSH_TOOLS, FlushOutcome, run_flush
-from hermitcrab.memory.prompts import flush_prompt, flush_system_prompt
-from hermitcrab.messages.pairing import group_messages
-from hermitcrab.messages.types import Message
 from hermitcrab.models.contract import ChatModel
-from hermitcrab.models.offline.model import OfflineModel
-from hermitcrab.sessions.format import ENTRY_CHANGE
 from hermitcrab.sessions.log import SessionLog
-from hermitcrab.sessions.restoring import MediaRestorer
 
 logger = logging.getLogger("hermitcrab.agent")
 
-#: After this many failures the flush of a cycle counts as done (context 6.10).
-FLUSH_FAILURES = 3
-#: The flush leaves this much of the window for its answer, in tokens.
-_FLUSH_ANSWER_TOKENS = 1_500
+#: Triggers that know better than our count that the context is too large.
+_CERTAIN: frozenset[CompactionTrigger] = frozenset({"overflow", "timeout_recovery", "bytes"})
+AUTOMATIC_IS_OFF = "automatic compaction is off (agents.defaults.compaction.enabled)"
+NOT_BELIEVED = "the engine says that it compacted, and the context is as large as before"
+
+
+@frozen(kw_only=True)
+class CompactionWish:
+    """What is wanted of one compaction. Sizes are tokens.
+
+    ``shown`` measures the messages as the engine would assemble them now. ``observed_tokens`` is the size of the
+    request by the provider's count, where it refused one.
+    """
+
+    trigger: CompactionTrigger
+    shown: Callable[[], Awaitable[int]]
+    must_fit: bool = False
+    focus: str | None = None
+    observed_tokens: int | None = None
 
 
 @frozen(kw_only=True)
 class Upkeep:
-    """Flushes and compacts one session.
+    """Compacts one session.
 
-    :param model: the model of the turn at hand; flushes and summaries use it unless config names others.
+    :param model: the model of the turn at hand; summaries use it unless config names another.
     """
 
     log: SessionLog
     engine: ResolvedEngine
     parts: SessionParts
     view: ViewBuilder
-    media: MediaRestorer
+    flush: SessionFlush
     fire: Callable[[Any], Awaitable[Any]]
     model: Callable[[], ChatModel]
-    _requested: list[FlushOutcome] = field(factory=list, init=False)
 
-    def flush_is_due(self, view: View, budget: Budget) -> bool:
-        """Whether the context is close enough to a compaction, or the transcript large enough."""
-        settings = self.parts.settings.compaction.memory_flush
-        limit = settings.force_flush_transcript_bytes
-        too_large = 0 < limit <= self.log.visible_bytes
-        return view.tokens >= budget.flush_at or too_large
-
-    async def flush(self, budget: Budget) -> list[FlushOutcome]:
-        """Run the memory flush, unless it is off or this cycle's has run already (context 6.10)."""
-        entry = self.log.entry
-        settings = self.parts.settings.compaction.memory_flush
-        items = self.log.items()
-        if not (items and settings.enabled) or self._is_flushed():
-            return []
-        if not self._workspace_is_writable():
-            return []
-        cycle = entry.compaction_count
-        outcome = FlushOutcome(path="")
-        for part in self._flush_parts([item.message for item in items], budget):
-            outcome = _together(outcome, await self._flush_part(part))
-            if outcome.error is not None:
-                break
-        await self._record_flush(outcome, cycle, items[-1].entry_id)
-        return [outcome]
-
-    def _is_flushed(self) -> bool:
-        """Whether this cycle's flush has run.
-
-        A compaction whose process died, or has not counted it yet, begins a new cycle all the same.
-        """
-        if not self.log.entry.flushed:
-            return False
-        for entry in reversed(self.log.path):
-            if entry["type"] == "compaction":
-                return False
-            data = entry.get("data") if entry.get("customType") == ENTRY_CHANGE else None
-            if isinstance(data, dict) and "flushedCycle" in data:
-                return True
-        return True
-
-    async def _flush_part(self, messages: Sequence[Message]) -> FlushOutcome:
-        settings = self.parts.settings.compaction.memory_flush
-        return await run_flush(
-            self.parts.flush_model or self.model(),
-            messages=await self.media.restored(messages),
-            workspace=self.parts.workspace,
-            now=self.log.now(),
-            zone=self.parts.zone,
-            lock_path=self.parts.flush_lock,
-            prompt=settings.prompt,
-            system_prompt=settings.system_prompt,
-            max_tokens=_FLUSH_ANSWER_TOKENS,
-            timeout_s=float(self.parts.settings.compaction.timeout_seconds),
-        )
-
-    def _workspace_is_writable(self) -> bool:
-        return os.access(self.parts.workspace, os.W_OK)
-
-    def _flush_parts(
-        self, messages: Sequence[Message], budget: Budget
-    ) -> Sequence[Sequence[Message]]:
-        """The conversation as the flush sees it: cut, and in several parts where it does not fit one request.
-
-        What a compaction removes must have been seen by the flush, the oldest messages too (design 7).
-        """
-        settings = self.parts.settings.compaction.memory_flush
-        now: datetime = self.log.now()
-        count = self.parts.counter
-        instructions = (
-            count.text(flush_system_prompt(settings.system_prompt, target="memory/YYYY-MM-DD.md"))
-            + count.text(flush_prompt(settings.prompt, target="memory/YYYY-MM-DD.md", now=now))
-            + count.tools(FLUSH_TOOLS)
-        )
-        room = budget.window - instructions - min(_FLUSH_ANSWER_TOKENS, budget.reserve)
-        view = self.view.build(messages, budget)
-        parts: list[list[Message]] = [[]]
-        taken = 0
-        for group in group_messages(view.messages):
-            members = [view.messages[index] for index in group]
-            tokens = count.messages(members)
-            if parts[-1] and taken + tokens > room:
-                parts.append([])
-                taken = 0
-            parts[-1] += members
-            taken += tokens
-        return parts
-
-    async def _record_flush(self, outcome: FlushOutcome, cycle: int, last: str | None) -> None:
-        now = int(self.log.now().timestamp() * 1000)
-        if outcome.error is None:
-            await self.log.update_entry(
-                policy="preserve-activity",
-                flushed_cycle=cycle,
-                flushed_at=now,
-                flushed_entry_id=last,
-                flush_failures=0,
-                flush_error=None,
+    async def compact(self, budget: Budget, wish: CompactionWish) -> CompactionOutcome:
+        """Have the engine compact, and the host where that leaves the context as it is (C34, P10)."""
+        runtime = _Runtime(self, budget, trigger=wish.trigger, must_fit=wish.must_fit)
+        shown_before = None if self._always_delegates else await wish.shown()
+        tokens = await self._measure(budget)
+        result, failure = await self._ask_engine(budget, wish, tokens, runtime)
+        if runtime.outcome is not None:
+            return runtime.outcome
+        await self.log.refresh()
+        outcome = _outcome_of(result, wish.trigger, tokens, failure)
+        shown = await wish.shown()
+        if outcome.compacted and shown_before is not None and shown >= shown_before:
+            logger.warning("%s: %s", self.engine.engine_id, NOT_BELIEVED, extra=self._record)
+            outcome = evolve(outcome, status="no_progress", reason=NOT_BELIEVED, tokens_after=shown)
+        if self._host_takes_over(outcome, shown, budget, wish):
+            return await self.compactor(budget).compact(
+                budget, trigger=wish.trigger, must_fit=wish.must_fit, focus=wish.focus
             )
-            return
-        failures = self.log.entry.flush_failures + 1
-        changes: dict[str, Any] = {"flush_failures": failures, "flush_error": outcome.error[:200]}
-        if failures >= FLUSH_FAILURES:
-            changes |= {"flushed_cycle": cycle, "flushed_entry_id": None}
-        await self.log.update_entry(policy="preserve-activity", **changes)
+        await self._keep(outcome, budget)
+        return outcome
 
-    async def compact(
-        self,
-        budget: Budget,
-        *,
-        trigger: CompactionTrigger,
-        must_fit: bool,
-        focus: str | None = None,
-    ) -> CompactionOutcome:
-        """Have the engine compact; the host does it where a non-owning engine leaves the context too large (C34)."""
+    @property
+    def _always_delegates(self) -> bool:
+        return self.engine.engine_id == DEFAULT_ENGINE_ID
+
+    @property
+    def _record(self) -> dict[str, str]:
+        return {"session_key": self.log.key, "plugin_id": self.engine.engine_id}
+
+    async def _ask_engine(
+        self, budget: Budget, wish: CompactionWish, tokens: int, runtime: _Runtime
+    ) -> tuple[CompactResult | None, str | None]:
+        """What the engine's ``compact`` answers, or how it failed."""
         engine = self.engine.engine
-        runtime = _Runtime(self, budget, trigger=trigger, must_fit=must_fit)
-        tokens = self._measure(budget)
         if engine.info.owns_compaction:
-            wish = await self.fire(BeforeCompaction(message_count=-1, token_count=tokens))
-            if wish is not None and wish.flush:
-                await self._flush_on_request(budget)
-        failure: str | None = None
-        result: CompactResult | None = None
+            request = await self.fire(BeforeCompaction(message_count=-1, token_count=tokens))
+            if request is not None and request.flush:
+                await self.flush.run_on_request(budget)
         try:
             with using_compaction_runtime(runtime):
-                result = await engine.compact(
+                return await engine.compact(
                     session_id=self.log.session_id,
                     session_key=self.log.key,
                     session_file=str(self.log.file),
                     token_budget=budget.usable,
-                    force=must_fit or trigger == "manual",
-                    current_token_count=tokens,
-                    compaction_target="threshold" if trigger == "manual" else "budget",
-                    custom_instructions=focus,
-                    runtime_context={"trigger": trigger, "window": budget.window},
-                )
+                    force=wish.must_fit or wish.trigger == "manual",
+                    current_token_count=wish.observed_tokens or tokens,
+                    compaction_target="threshold" if wish.trigger == "manual" else "budget",
+                    custom_instructions=wish.focus,
+                    runtime_context={"trigger": wish.trigger, "window": budget.window},
+                ), None
         except HermitcrabError as error:
             failure = str(error)
         except Exception as error:  # noqa: BLE001 - a foreign engine may raise anything
             failure = f"{type(error).__name__}: {error}"
-        if failure is not None:
-            logger.warning(
-                "engine %s failed to compact: %s",
-                self.engine.engine_id,
-                failure,
-                extra={"session_key": self.log.key, "plugin_id": self.engine.engine_id},
-            )
-        if runtime.outcome is not None:
-            return runtime.outcome
-        await self.log.refresh()
-        over = self._measure(budget) > budget.usable
-        if trigger == "overflow" and not (result is not None and result.compacted):
-            over = True  # the provider knows better than our count
-        if not engine.info.owns_compaction and (over or failure is not None):
-            return await self.compactor(budget).compact(
-                budget, trigger=trigger, must_fit=must_fit, focus=focus
-            )
-        outcome = _outcome_of(result, trigger, tokens, failure)
-        if outcome.compacted:
-            await self._count_compaction(outcome, budget)
-        return outcome
+        logger.warning(
+            "engine %s failed to compact: %s", self.engine.engine_id, failure, extra=self._record
+        )
+        return None, failure
 
-    async def _count_compaction(self, outcome: CompactionOutcome, budget: Budget) -> None:
-        """A compaction that an engine did by itself begins a new cycle too."""
+    def _host_takes_over(
+        self, outcome: CompactionOutcome, shown: int, budget: Budget, wish: CompactionWish
+    ) -> bool:
+        """Whether the host compacts because the engine did not.
+
+        An engine that owns compaction may refuse one, but not leave the context too large for the window.
+        """
+        if outcome.reason == NOT_BELIEVED:
+            return True
+        is_unmet = wish.trigger in _CERTAIN and not outcome.compacted
+        if self.engine.engine.info.owns_compaction:
+            too_large = shown > budget.usable or is_unmet
+            return wish.must_fit and too_large and not outcome.compacted
+        return shown > budget.compact_at or is_unmet or outcome.status == "failed"
+
+    async def _keep(self, outcome: CompactionOutcome, budget: Budget) -> None:
+        """Record what an engine did by itself; a compaction of its own begins a new cycle too."""
+        if not outcome.compacted:
+            await self.log.update_entry(
+                record=False, policy="preserve-activity", last_compaction=outcome.record()
+            )
+            return
         await self.log.update_entry(
             policy="preserve-activity",
             add_compactions=1,
             flush_failures=0,
             last_compaction=outcome.record(),
         )
-        wish = await self.fire(
+        request = await self.fire(
             AfterCompaction(message_count=-1, compacted_count=-1, token_count=outcome.tokens_after)
         )
-        if wish is not None and wish.flush:
-            await self._flush_on_request(budget)
+        if request is not None and request.flush:
+            await self.flush.run_on_request(budget)
 
-    def _measure(self, budget: Budget) -> int:
-        return self.view.measure([item.message for item in self.log.items()], budget)
+    async def _measure(self, budget: Budget) -> int:
+        messages = [item.message for item in self.log.items()]
+        return await asyncio.to_thread(self.view.measure, messages, budget)
 
     def compactor(self, budget: Budget) -> Compactor:
         """The runtime's compactor for the model at hand."""
-        settings = self.parts.settings.compaction
-        timeout_s = float(settings.timeout_seconds)
-        summariser: SummarySource = Summariser(
-            self.parts.summary_model or self.model(),
-            self.parts.counter,
-            window=self.parts.summary_window or budget.window,
-            timeout_s=timeout_s,
-        )
-        if self.parts.summary_provider is not None:
-            summariser = ProvidedSummaries(
-                self.parts.summary_provider, summariser, timeout_s=timeout_s
-            )
+        reader = MessageReader(self.parts.counter)
+        sources = summary_sources(self.parts, self.log.entry, self.model(), budget.window, reader)
         return Compactor(
             self.log,
             view=self.view,
             counter=self.parts.counter,
-            settings=settings,
-            summariser=summariser,
-            fallback=Summariser(
-                OfflineModel(), self.parts.counter, window=budget.window, timeout_s=timeout_s
-            ),
+            settings=self.parts.settings.compaction,
+            summariser=sources.chosen,
+            fallback=sources.by_rules,
             fire=self.fire,
-            request_flush=lambda: self._flush_on_request(budget),
+            request_flush=lambda: self.flush.run_on_request(budget),
+            reader=reader,
         )
 
-    async def _flush_on_request(self, budget: Budget) -> None:
-        """A plugin wants a flush; the guard of the cycle decides."""
-        self._requested.extend(await self.flush(budget))
-
-    def take_requested(self) -> list[FlushOutcome]:
-        """The flushes that plugins have had run since this was asked last."""
-        taken = list(self._requested)
-        self._requested.clear()
-        return taken
-
-    def has_work(self, budget: Budget) -> bool:
+    async def has_work(self, budget: Budget) -> bool:
         """Whether a compaction by hand would find anything to do; of an engine that owns it nobody knows."""
         owns = self.engine.engine.info.owns_compaction
-        return owns or self.compactor(budget).has_work(budget, "manual")
+        return owns or await self.compactor(budget).has_work(budget, "manual")
 
     def runtime(self, budget: Budget) -> CompactionRuntime:
         """What engines find in their calls that are not compactions."""
         return _Runtime(self, budget, must_fit=False)
-
-
-def _together(first: FlushOutcome, second: FlushOutcome) -> FlushOutcome:
-    """The outcome of a flush in parts, as if it were one."""
-    return FlushOutcome(
-        path=second.path,
-        bytes_written=first.bytes_written + second.bytes_written,
-        silent=second.silent and not first.bytes_written,
-        error=second.error,
-        calls=first.calls + second.calls,
-        usage=first.usage + second.usage,
-    )
 
 
 class _Runtime:
@@ -313,6 +207,9 @@ class _Runtime:
 
     async def compact(self, *, custom_instructions: str | None, **params: Any) -> CompactResult:
         """Compact the session that is being handled."""
+        is_enabled = self._upkeep.parts.settings.compaction.enabled
+        if self._trigger == "engine" and not is_enabled:
+            return CompactResult(ok=True, compacted=False, reason=AUTOMATIC_IS_OFF)
         outcome = await self._upkeep.compactor(self._budget).compact(
             self._budget,
             trigger=self._trigger,

@@ -59,6 +59,7 @@ def reply_json(reply: Reply) -> dict[str, Any]:
     return {
         "text": reply.text,
         "silent": reply.silent,
+        "stopped": reply.stopped,
         "sessionKey": reply.session_key,
         "sessionId": reply.session_id,
         "engine": reply.engine,

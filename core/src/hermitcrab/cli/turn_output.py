@@ -34,8 +34,8 @@ class TurnOutput:
 
     def show(self, event: TurnEvent) -> None:
         """Show one event."""
-        from hermitcrab.agent.commands import describe_compaction
         from hermitcrab.agent.events import Compacted, Flushed, Reply, ToolEnded, ToolStarted
+        from hermitcrab.agent.notices import describe_compaction
         from hermitcrab.models.contract import TextDelta, ThinkingDelta
 
         if isinstance(event, ThinkingDelta):

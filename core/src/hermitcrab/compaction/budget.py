@@ -12,6 +12,9 @@ from hermitcrab.errors import CompactionError
 SUMMARY_CHARACTERS = 16_000
 #: Below this many tokens for messages, no conversation is possible.
 MINIMUM_USABLE = 256
+#: In the mode ``aggressive``, compaction starts at this share of what is usable. A compaction leaves at most a half
+#: (one group) and a fifth (the summary) of it, so that it is never due again at once.
+AGGRESSIVE_START = 0.8
 
 
 class FlushSettings(Protocol):
@@ -29,6 +32,8 @@ class BudgetSettings(Protocol):
     @property
     def keep_recent_tokens(self) -> int: ...
     @property
+    def mode(self) -> str | None: ...
+    @property
     def memory_flush(self) -> FlushSettings: ...
 
 
@@ -37,8 +42,8 @@ class Budget:
     """What fits where in one context window.
 
     ``reserve`` is kept free for the answer, ``fixed`` goes to the system prompt and the tools' schemas, ``usable`` is
-    left for messages. Compaction keeps at least ``keep_recent``; the flush runs from ``flush_at`` on; a summary takes
-    at most ``summary``; one call-and-results group at most ``group`` in the view.
+    left for messages. Compaction starts above ``compact_at`` and keeps at least ``keep_recent``; the flush runs from
+    ``flush_at`` on; a summary takes at most ``summary``; one call-and-results group at most ``group`` in the view.
     """
 
     window: int
@@ -46,6 +51,7 @@ class Budget:
     fixed: int
     usable: int
     keep_recent: int
+    compact_at: int
     flush_at: int
     summary: int
     group: int
@@ -65,14 +71,18 @@ def make_budget(window: int, fixed: int, settings: BudgetSettings) -> Budget:
             where="agents.defaults.contextTokens",
             hint="Shorten the workspace files, offer fewer tools, or use a model with a larger context window.",
         )
-    keep_recent = max(1, min(settings.keep_recent_tokens, usable // 3))
+    is_aggressive = settings.mode == "aggressive"
+    keep_recent = min(settings.keep_recent_tokens, usable // 3)
+    keep_recent = max(1, keep_recent // 2 if is_aggressive else keep_recent)
+    compact_at = int(usable * AGGRESSIVE_START) if is_aggressive else usable
     return Budget(
         window=window,
         reserve=reserve,
         fixed=fixed,
         usable=usable,
         keep_recent=keep_recent,
-        flush_at=usable - min(settings.memory_flush.soft_threshold_tokens, keep_recent),
+        compact_at=compact_at,
+        flush_at=compact_at - min(settings.memory_flush.soft_threshold_tokens, keep_recent),
         summary=usable // 5,
         group=usable // 2,
     )

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from attrs import evolve, frozen
 
 from hermitcrab.compaction.budget import Budget, BudgetSettings
+from hermitcrab.compaction.composing import SummaryTask
 from hermitcrab.compaction.contract import Draft, FinishedSummary, SummaryWish
 from hermitcrab.compaction.files import file_lists
 from hermitcrab.compaction.identifiers import IdentifierSelection, select_identifiers
@@ -22,15 +23,21 @@ from hermitcrab.compaction.structure import (
     NOTHING,
     TAIL_SHARE,
     SummaryLimits,
+    cut_answer,
     finish_summary,
     split_sections,
     split_tail,
     with_headings,
 )
-from hermitcrab.compaction.summarise import SummarySource, SummaryTask, SummaryText
+from hermitcrab.compaction.summarise import SummarySource, SummaryText
 from hermitcrab.errors import CompactionError
-from hermitcrab.messages.identifiers import extract_identifiers, missing_identifiers
+from hermitcrab.messages.identifiers import (
+    extract_identifiers,
+    missing_identifiers,
+    normal_form,
+)
 from hermitcrab.messages.tokens import TokenCounter
+from hermitcrab.messages.types import Message
 
 logger = logging.getLogger("hermitcrab.compaction")
 
@@ -56,9 +63,14 @@ class DraftSettings(BudgetSettings, Protocol):
 
 @frozen(kw_only=True)
 class SummaryJob:
-    """What is to be summarised, and what the last compaction left: its summary and its ``details``."""
+    """What is to be summarised, and what the last compaction left: its summary and its ``details``.
+
+    ``history`` and ``turn_prefix`` are the messages of the plan, each once where they were delivered twice.
+    """
 
     plan: CompactionPlan
+    history: Sequence[Message]
+    turn_prefix: Sequence[Message]
     budget: Budget
     identifiers: IdentifierSelection
     focus: str | None = None
@@ -66,10 +78,11 @@ class SummaryJob:
     previous_details: Mapping[str, Any] | None = None
 
 
-def plugin_draft(summary: str, details: Mapping[str, Any] | None) -> Draft:
-    """The summary that a plugin supplies."""
+def plugin_draft(summary: str, details: Mapping[str, Any] | None, *, budget: Budget) -> Draft:
+    """The summary that a plugin supplies; of one that is far too long, its beginning."""
+    answer = cut_answer(summary, budget.summary)
     return Draft(
-        sections=with_headings(summary), answer=summary, mode="plugin", details=details or {}
+        sections=with_headings(answer), answer=answer, mode="plugin", details=details or {}
     )
 
 
@@ -86,8 +99,8 @@ class Drafter:
         :raises CompactionError: if the model gives none.
         """
         wish = SummaryWish(
-            messages=[item.message for item in job.plan.history],
-            turn_prefix=[item.message for item in job.plan.turn_prefix],
+            messages=job.history,
+            turn_prefix=job.turn_prefix,
             previous_summary=job.previous_summary,
             focus=job.focus,
         )
@@ -199,18 +212,16 @@ class Drafter:
         self, plan: CompactionPlan, budget: Budget, previous_summary: str | None
     ) -> IdentifierSelection:
         """Which identifiers must stand in the text, newest first (design 7); it takes time with many messages."""
-        found = [extract_identifiers(plain_text(message)) for message in plan.messages]
-        everything = [one for group in reversed(found) for one in group]
         if not self._identifiers_are_required():
-            return IdentifierSelection(required=(), others=tuple(dict.fromkeys(everything)))
+            return IdentifierSelection(required=(), others=tuple(_newest(plan.messages, 0)))
         ask = extract_identifiers(latest_ask(plan.summarised) or "")
-        recent = [one for group in reversed(found[-RECENT_MESSAGES:]) for one in group]
         body, _ = split_tail(previous_summary or "")
         earlier = extract_identifiers(split_sections(body).get(IDENTIFIERS, ""))
+        candidates = [*ask, *_newest(plan.messages[-RECENT_MESSAGES:], None), *earlier]
         limits = SummaryLimits(tokens=budget.summary)
         return select_identifiers(
-            [*ask, *recent, *earlier],
-            everything,
+            candidates,
+            _newest(plan.messages, len(candidates)),
             limit=limits.tokens // IDENTIFIER_SHARE,
             characters=limits.characters // IDENTIFIER_SHARE,
             counter=self._counter,
@@ -238,3 +249,18 @@ def _split_turn_section(summary: str) -> str:
         if text not in {NOTHING, NO_IDENTIFIERS}
     ]
     return "\n".join((SPLIT_TURN_TITLE, *parts))
+
+
+def _newest(messages: Sequence[Message], more: int | None) -> list[str]:
+    """The identifiers of messages, the newest messages first, each once.
+
+    :param more: how many are wanted beyond those that are kept beside the text; older messages are not looked at once
+        there are so many. ``None`` for all.
+    """
+    found: dict[str, str] = {}
+    for message in reversed(messages):
+        for identifier in extract_identifiers(plain_text(message)):
+            found.setdefault(normal_form(identifier), identifier)
+        if more is not None and len(found) >= OTHER_IDENTIFIERS + more:
+            break
+    return list(found.values())

@@ -6,10 +6,13 @@ from typing import Any, Literal
 
 from attrs import asdict, frozen
 
+from hermitcrab.compaction.reasons import ReasonClass, reason_class
 from hermitcrab.config.names import camel_case
 
 CompactionStatus = Literal["compacted", "not_needed", "no_progress", "cancelled", "failed"]
-CompactionTrigger = Literal["preflight", "in_loop", "manual", "overflow", "engine"]
+CompactionTrigger = Literal[
+    "preflight", "in_loop", "bytes", "manual", "overflow", "timeout_recovery", "engine"
+]
 #: Where the summary came from: the model, as much of it as the model managed, rules alone, or a plugin.
 SummaryMode = Literal["model", "partial", "deterministic", "plugin"]
 
@@ -44,8 +47,13 @@ class CompactionOutcome:
         """Whether the turn may go on as if nothing had been asked."""
         return self.status in {"compacted", "not_needed"}
 
+    @property
+    def reason_class(self) -> ReasonClass | None:
+        """What kind of reason kept it from compacting; ``None`` if it did compact."""
+        return None if self.compacted else reason_class(self.reason)
+
     def record(self) -> dict[str, Any]:
         """The outcome as JSON data with camelCase names, without the summary's text."""
-        values = asdict(self)
+        values = {**asdict(self), "reason_class": self.reason_class}
         del values["summary"]
         return {camel_case(name): value for name, value in values.items()}

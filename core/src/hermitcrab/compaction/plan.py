@@ -8,7 +8,7 @@ from attrs import frozen
 
 from hermitcrab.compaction.budget import Budget
 from hermitcrab.compaction.serialise import text_with_images
-from hermitcrab.messages.pairing import group_messages
+from hermitcrab.messages.pairing import group_messages, iterate_groups
 from hermitcrab.messages.types import Message
 from hermitcrab.sessions.context import ContextItem
 
@@ -63,7 +63,8 @@ def plan_compaction(
     """Choose the cut.
 
     From the end, whole groups are kept until ``keep_recent`` tokens are reached, as long as they take at most half of
-    the usable window; the last group always stays.
+    the usable window; the last group always stays. So do, within the same half, messages of users that nobody has
+    answered yet (context 4.11, version B).
 
     :param items: the context, the previous summary first where there is one.
     :param measure: tokens that messages take in the view.
@@ -76,9 +77,14 @@ def plan_compaction(
     groups = group_messages([item.message for item in body])
     if len(groups) < 2:
         return NothingToCompact("the conversation is too short to compact", tokens_before)
-    sizes = [measure([body[index].message for index in group]) for group in groups]
+
+    def size(number: int) -> int:
+        return measure([body[index].message for index in groups[number]])
+
     wanted = budget.keep_recent if keep_recent is None else keep_recent
-    cut = _first_kept_group(sizes, wanted, budget.group)
+    cut = _first_kept_group(
+        size, len(groups) - 1, _first_pending(body, groups), wanted, budget.group
+    )
     start = min(groups[cut])
     if unseen_from is not None:
         start = min(start, max(0, unseen_from - offset))
@@ -88,13 +94,45 @@ def plan_compaction(
     return _plan(body, start, tokens_before)
 
 
-def _first_kept_group(sizes: Sequence[int], wanted: int, most: int) -> int:
-    cut = len(sizes) - 1
-    total = sizes[cut]
-    while cut > 0 and total < wanted and total + sizes[cut - 1] <= most:
+def _first_kept_group(
+    size: Callable[[int], int], last: int, pending: int, wanted: int, most: int
+) -> int:
+    """The number of the first group that is kept; only groups that may be kept are measured.
+
+    :param size: tokens of a group; :param last: the number of the last one, which is kept whatever it takes.
+    :param pending: the number of the first one that waits for an answer.
+    """
+    cut = last
+    total = size(cut)
+    while cut > 0 and (total < wanted or cut > pending):
+        more = size(cut - 1)
+        if total + more > most:
+            break
         cut -= 1
-        total += sizes[cut]
+        total += more
     return cut
+
+
+def _first_pending(body: Sequence[ContextItem], groups: Sequence[Sequence[int]]) -> int:
+    """The number of the group from which on users wait for an answer: all behind the last that is not of a user."""
+    first = len(groups) - 1
+    for number in range(len(groups) - 1, -1, -1):
+        item = body[groups[number][0]]
+        if item.message.get("role") != "user":
+            break
+        if not item.is_synthetic:
+            first = number
+    return first
+
+
+def takes_at_least(messages: Sequence[Message], tokens: int, measure: Measure) -> bool:
+    """Whether messages take this many tokens in the view; no more of them are measured than needed."""
+    taken = 0
+    for group in iterate_groups(messages):
+        taken += measure([messages[index] for index in group])
+        if taken >= tokens:
+            return True
+    return False
 
 
 def _plan(body: Sequence[ContextItem], start: int, tokens_before: int) -> CompactionPlan:

@@ -8,15 +8,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from hermitcrab.compaction.composing import SummaryTask, instructions_for
 from hermitcrab.compaction.contract import CompactionProvider, SummaryRequest
-from hermitcrab.compaction.summarise import (
-    SummarySource,
-    SummaryTask,
-    SummaryText,
-    instructions_for,
-)
+from hermitcrab.compaction.structure import cut_answer
+from hermitcrab.compaction.summarise import SummarySource, SummaryText
 from hermitcrab.context import EngineContext
 from hermitcrab.errors import CompactionError
 from hermitcrab.messages.types import Message
@@ -104,9 +101,7 @@ class ProvidedSummaries:
             raise CompactionError(
                 f"{remark}; {error.message}", where=error.where, hint=error.hint
             ) from error
-        return SummaryText(
-            text=summary.text, oversize=summary.oversize, note=summary.note, remark=remark
-        )
+        return evolve(summary, remark="; ".join(filter(None, (remark, summary.remark))))
 
     async def _ask(self, task: SummaryTask) -> str:
         provider = self._chosen.provider
@@ -121,17 +116,18 @@ class ProvidedSummaries:
         )
         try:
             async with asyncio.timeout(self._timeout_s):
-                answer: Any = provider.summarise(request)
-                text = await answer if inspect.isawaitable(answer) else answer
+                given: Any = provider.summarise(request)
+                text = await given if inspect.isawaitable(given) else given
         except TimeoutError:
             raise CompactionError(f"no summary within {self._timeout_s:g} s") from None
         except Exception as error:
             # Foreign code may raise anything; it must not end the turn.
             logger.debug("the compaction provider %s failed", self._chosen.id, exc_info=True)
             raise CompactionError(_words_of(error)) from error
-        if not isinstance(text, str) or not text.strip():
+        answer = cut_answer(text, task.max_tokens) if isinstance(text, str) else ""
+        if not answer:
             raise CompactionError("it returned no text")
-        return text.strip()
+        return answer
 
 
 def _words_of(error: Exception) -> str:

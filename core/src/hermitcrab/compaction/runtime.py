@@ -11,22 +11,20 @@ from typing import Any, Protocol
 from attrs import evolve, frozen
 
 from hermitcrab.compaction.budget import Budget
-from hermitcrab.compaction.contract import FinishedSummary, SummarySettings
+from hermitcrab.compaction.contract import Draft, FinishedSummary, SummarySettings
 from hermitcrab.compaction.drafting import Drafter, DraftSettings, SummaryJob, plugin_draft
 from hermitcrab.compaction.outcome import CompactionOutcome, CompactionTrigger
-from hermitcrab.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
+from hermitcrab.compaction.plan import CompactionPlan, NothingToCompact
+from hermitcrab.compaction.planning import Planner, situation_of
+from hermitcrab.compaction.reading import MessageReader
+from hermitcrab.compaction.repeats import without_repeated_asks
 from hermitcrab.compaction.summarise import SummarySource
 from hermitcrab.compaction.view import ViewBuilder
 from hermitcrab.compaction.writing import JobWriter
 from hermitcrab.errors import CompactionError
 from hermitcrab.hooks import AfterCompaction, BeforeCompaction, SessionBeforeCompact
 from hermitcrab.messages.tokens import TokenCounter
-from hermitcrab.sessions.context import (
-    ContextItem,
-    context_items,
-    last_compaction,
-    message_of,
-)
+from hermitcrab.sessions.context import context_items, last_compaction
 from hermitcrab.sessions.format import Entry
 from hermitcrab.sessions.log import SessionLog
 
@@ -34,8 +32,6 @@ logger = logging.getLogger("hermitcrab.compaction")
 
 #: Rejections within one compaction count after which rules write the summary.
 REJECTIONS = 2
-#: A user's wish to compact what is all recent is followed from this many tokens on; a summary would take as much.
-WORTH_SUMMARISING = 400
 
 #: Fires a hook event with the session's context.
 Fire = Callable[[Any], Awaitable[Any]]
@@ -66,6 +62,7 @@ class Compactor:
 
     :param summariser: the model's, or a provider's; :param fallback: works by rules alone and cannot fail for want of
         a model.
+    :param reader: shared with both of them, so that nothing is read twice.
     """
 
     def __init__(
@@ -79,10 +76,12 @@ class Compactor:
         fallback: SummarySource,
         fire: Fire,
         request_flush: Callable[[], Awaitable[None]] = _no_flush,
+        reader: MessageReader | None = None,
     ) -> None:
         self._log = log
         self._view = view
         self._counter = counter
+        self._reader = reader or MessageReader(counter)
         self._drafter = Drafter(counter, settings)
         self._settings = settings
         self._summariser = summariser
@@ -90,9 +89,9 @@ class Compactor:
         self._fire = fire
         self._request_flush = request_flush
 
-    def has_work(self, budget: Budget, trigger: CompactionTrigger) -> bool:
+    async def has_work(self, budget: Budget, trigger: CompactionTrigger) -> bool:
         """Whether there is anything that a compaction could take away."""
-        return not isinstance(self._plan_for(budget, trigger, None), NothingToCompact)
+        return not isinstance(await self._plan(budget, trigger, None), NothingToCompact)
 
     async def compact(
         self,
@@ -112,7 +111,7 @@ class Compactor:
         started = time.monotonic()
         await self._log.refresh()
         planned_at = self._log.leaf_id
-        plan = self._plan_for(budget, trigger, keep_recent)
+        plan = await self._plan(budget, trigger, keep_recent)
         if isinstance(plan, NothingToCompact):
             outcome = CompactionOutcome(
                 status="not_needed",
@@ -130,58 +129,17 @@ class Compactor:
             f", {outcome.reason}" if outcome.reason else "",
             extra={"session_key": self._log.key},
         )
-        if outcome.status != "not_needed":
-            await self._log.update_entry(
-                record=False, policy="preserve-activity", last_compaction=outcome.record()
-            )
+        await self._log.update_entry(
+            record=False, policy="preserve-activity", last_compaction=outcome.record()
+        )
         return outcome
 
-    def _plan_for(
+    async def _plan(
         self, budget: Budget, trigger: CompactionTrigger, keep_recent: int | None
     ) -> CompactionPlan | NothingToCompact:
-        """The plan; where nearly all is recent, a user or a provider who asks for a compaction still gets one."""
-        plan = self._plan(budget, keep_recent)
-        if trigger not in {"manual", "overflow"} or self._is_worthwhile(plan, budget):
-            return plan
-        if trigger == "manual" and not self._said_since_last_compaction():
-            return plan
-        closer = self._plan(budget, 0)
-        if isinstance(closer, NothingToCompact) and not isinstance(plan, NothingToCompact):
-            return plan
-        return closer if trigger == "overflow" or self._is_worthwhile(closer, budget) else plan
-
-    def _is_worthwhile(self, plan: CompactionPlan | NothingToCompact, budget: Budget) -> bool:
-        """Whether what a plan takes away is more than the summary that stands in for it."""
-        if isinstance(plan, NothingToCompact):
-            return False
-        return self._view.measure(plan.messages, budget) >= WORTH_SUMMARISING
-
-    def _said_since_last_compaction(self) -> bool:
-        for entry in reversed(self._log.path):
-            if entry["type"] == "compaction":
-                return False
-            if message_of(entry) is not None:
-                return True
-        return False
-
-    def _plan(self, budget: Budget, keep_recent: int | None) -> CompactionPlan | NothingToCompact:
-        items = self._log.items()
-        return plan_compaction(
-            items,
-            budget,
-            lambda messages: self._view.measure(messages, budget),
-            keep_recent=keep_recent,
-            unseen_from=self._unseen_from(items),
-        )
-
-    def _unseen_from(self, items: Sequence[ContextItem]) -> int | None:
-        """Where what this cycle's flush has not seen begins; ``None`` if no flush ran in this cycle."""
-        entry = self._log.entry
-        if not entry.flushed or entry.flushed_entry_id is None:
-            return None
-        seen = (i for i, item in enumerate(items) if item.entry_id == entry.flushed_entry_id)
-        index = next(seen, None)
-        return None if index is None else index + 1
+        """The plan for what the session holds now."""
+        planner = Planner(self._view, situation_of(self._log), budget)
+        return await asyncio.to_thread(planner.plan, trigger, keep_recent)
 
     async def _carry_out(
         self,
@@ -198,7 +156,7 @@ class Compactor:
             tokens_before=plan.tokens_before,
             messages_summarized=len(plan.summarised),
         )
-        job = await self._job(plan, budget, focus)
+        job = await asyncio.to_thread(self._job, plan, self._log.path, budget, focus)
         wish = await self._fire(
             BeforeCompaction(
                 message_count=len(plan.summarised) + len(plan.kept),
@@ -216,6 +174,7 @@ class Compactor:
             source=self._summariser,
             settings=self._settings,
             counter=self._counter,
+            reader=self._reader,
         )
         decision = await self._ask_plugins(job, writer, trigger)
         if decision is not None and decision.cancel:
@@ -234,15 +193,19 @@ class Compactor:
             )
         return await self._commit(candidate, plan, planned_at, base)
 
-    async def _job(self, plan: CompactionPlan, budget: Budget, focus: str | None) -> SummaryJob:
-        previous = last_compaction(self._log.path)
+    def _job(
+        self, plan: CompactionPlan, path: Sequence[Entry], budget: Budget, focus: str | None
+    ) -> SummaryJob:
+        previous = last_compaction(path)
         details = previous.get("details") if previous else None
         summary = previous.get("summary") if previous else None
         instructions = (focus, self._settings.custom_instructions)
         return SummaryJob(
             plan=plan,
+            history=without_repeated_asks([item.message for item in plan.history]),
+            turn_prefix=without_repeated_asks([item.message for item in plan.turn_prefix]),
             budget=budget,
-            identifiers=await asyncio.to_thread(self._drafter.identifiers, plan, budget, summary),
+            identifiers=self._drafter.identifiers(plan, budget, summary),
             focus=next((text for text in instructions if text and text.strip()), None),
             previous_summary=summary,
             previous_details=details if isinstance(details, dict) else None,
@@ -254,8 +217,8 @@ class Compactor:
             SessionBeforeCompact(
                 session_key=self._log.key,
                 session_id=self._log.session_id,
-                messages=[item.message for item in plan.history],
-                turn_prefix_messages=[item.message for item in plan.turn_prefix],
+                messages=job.history,
+                turn_prefix_messages=job.turn_prefix,
                 previous_summary=job.previous_summary,
                 custom_instructions=job.focus,
                 tokens_before=plan.tokens_before,
@@ -272,7 +235,7 @@ class Compactor:
         """A plugin's or the model's summary, or one by rules where none may be waited for, or why there is none."""
         reason: str
         try:
-            candidate = self._candidate(await self._summary(job, writer, decision), job)
+            candidate = await self._candidate(await self._summary(job, writer, decision), job)
             if candidate.tokens_after < job.plan.tokens_before:
                 return candidate
             reason = "the summary is not smaller than what it replaces"
@@ -286,7 +249,7 @@ class Compactor:
             return reason
         logger.warning("the summary is written by rules: %s", reason)
         draft = await self._drafter.by_rules(self._fallback, job, reason)
-        return self._candidate(self._drafter.finish(draft, job), job)
+        return await self._candidate(await self._finished(draft, job), job)
 
     async def _summary(self, job: SummaryJob, writer: JobWriter, decision: Any) -> FinishedSummary:
         """The summary that a plugin supplies, else the model's.
@@ -297,12 +260,16 @@ class Compactor:
             known = writer.finished(decision.summary)
             if known is not None:
                 return evolve(known, details={**known.details, **(decision.details or {})})
-            return self._drafter.finish(plugin_draft(decision.summary, decision.details), job)
+            draft = plugin_draft(decision.summary, decision.details, budget=job.budget)
+            return await self._finished(draft, job)
         if decision is not None and decision.rejected:
             raise CompactionError(decision.rejected)
-        return self._drafter.finish(await self._drafter.by_model(self._summariser, job), job)
+        return await self._finished(await self._drafter.by_model(self._summariser, job), job)
 
-    def _candidate(self, summary: FinishedSummary, job: SummaryJob) -> _Candidate:
+    async def _finished(self, draft: Draft, job: SummaryJob) -> FinishedSummary:
+        return await asyncio.to_thread(self._drafter.finish, draft, job)
+
+    async def _candidate(self, summary: FinishedSummary, job: SummaryJob) -> _Candidate:
         entry = self._log.new_entry(
             "compaction",
             summary=summary.text,
@@ -311,9 +278,9 @@ class Compactor:
             details=dict(summary.details),
         )
         messages = [item.message for item in (*context_items([entry]), *job.plan.kept)]
-        tokens_after = self._view.build_within(messages, job.budget).tokens
-        entry["tokensAfter"] = tokens_after
-        return _Candidate(summary=summary, entry=entry, tokens_after=tokens_after)
+        view = await asyncio.to_thread(self._view.build_within, messages, job.budget)
+        entry["tokensAfter"] = view.tokens
+        return _Candidate(summary=summary, entry=entry, tokens_after=view.tokens)
 
     async def _commit(
         self,

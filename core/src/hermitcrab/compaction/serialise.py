@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from hermitcrab.messages.caps import HEAD_SHARE, cut_text
 from hermitcrab.messages.provenance import framed, is_from_session, is_group_context
@@ -15,6 +15,8 @@ from hermitcrab.messages.types import Message
 RESULT_CHARACTERS = 2_000
 #: What one argument of a tool call contributes at most, in characters.
 ARGUMENT_CHARACTERS = 400
+#: Messages whose images are noted one by one; those of the others are counted together (context 4.11).
+IMAGE_NOTES = 8
 
 #: Whatever a reader may take for the beginning of a line.
 _LINE = r"(?:^|(?<=[\r\v\f\x1c-\x1e\x85\u2028\u2029]))[ \t]*"
@@ -32,25 +34,46 @@ def quoted(text: str) -> str:
     return _MARKER.sub(lambda match: match.group() + "\\", text)
 
 
-def serialise(messages: Iterable[Message]) -> str:
+def serialise(messages: Sequence[Message]) -> str:
     """The messages as labelled text, oldest first."""
-    return "\n\n".join(filter(None, map(serialise_message, messages)))
+    return join_messages(messages, serialise_message)
 
 
-def serialise_message(message: Message) -> str:
-    """One message as labelled text; empty if it says nothing."""
+def join_messages(messages: Sequence[Message], text: Callable[[Message], str]) -> str:
+    """The texts of messages one behind the other; where very many have images, the last of these are only counted.
+
+    :param text: what :func:`serialise_message` says of a message.
+    """
+    shown: list[str] = []
+    noted = more = 0
+    for message in messages:
+        images = image_count(message)
+        noted += images > 0
+        if images and noted > IMAGE_NOTES:
+            more += images
+            shown.append(serialise_message(message, with_images=False))
+        else:
+            shown.append(text(message))
+    if more:
+        shown.append(f"[{more} more images in {noted - IMAGE_NOTES} messages not shown]")
+    return "\n\n".join(filter(None, shown))
+
+
+def serialise_message(message: Message, *, with_images: bool = True) -> str:
+    """One message as labelled text, with a note of its images; empty if it says nothing."""
     role = message.get("role")
+    read = text_with_images if with_images else text_of
     if role == "assistant":
         return _assistant(message)
     if role == "toolResult":
         label = "Tool error" if message.get("isError") else "Tool result"
         name = " ".join(str(message.get("toolName") or "unknown").split())[:_NAME_CHARACTERS]
-        body = cut_text(text_with_images(message), RESULT_CHARACTERS, "tool result")
+        body = cut_text(read(message), RESULT_CHARACTERS, "tool result")
         return f"[{label}] {name}: {quoted(body)}"
     if role == "bashExecution":
         command = cut_text(_command_text(message), RESULT_CHARACTERS, "command output")
         return f"[User]: {quoted(command)}"
-    text = text_with_images(framed(message)) or str(message.get("summary") or "")
+    text = read(framed(message)) or str(message.get("summary") or "")
     speaker = "Others" if is_group_context(message) or is_from_session(message) else "User"
     return f"[{speaker}]: {quoted(text)}" if text.strip() else ""
 
@@ -119,6 +142,11 @@ def _argument(item: tuple[str, object]) -> str:
 
 def text_with_images(message: Message) -> str:
     """The text of a message, and how many images it shows."""
-    images = sum(block["type"] == "image" for block in blocks_of(message))
+    images = image_count(message)
     note = f"[{images} image{'s' * (images > 1)} not shown]" if images else ""
     return "\n".join(filter(None, (text_of(message), note)))
+
+
+def image_count(message: Message) -> int:
+    """How many images a message shows."""
+    return sum(block["type"] == "image" for block in blocks_of(message))

@@ -27,6 +27,10 @@ TAIL_SHARE = 3
 #: Longest part of the latest request that a summary repeats, in characters.
 ASK_CHARACTERS = 600
 _HEADING_CHARACTERS = 60
+#: What counts of an answer at most: characters for each token that it may take, which is more than any language needs,
+#: and never more than twice what can be stored.
+_ANSWER_CHARACTERS_PER_TOKEN = 12
+_SMALLEST_ANSWER_CHARACTERS = 2_000
 #: How what follows the sections begins: with another heading, the title of a split turn, or a tag.
 _TAIL = re.compile(r"^(?:## |\*\*Turn Context|<[a-z-]+>)", re.MULTILINE)
 _LAST_HEADING = re.compile(rf"^{IDENTIFIERS}$", re.MULTILINE)
@@ -174,6 +178,20 @@ def cut_graphemes(text: str, characters: int) -> str:
         if match.end() > characters - end:
             return text[: end + match.start()]
     return text[:characters]
+
+
+def cut_answer(text: str, max_tokens: int) -> str:
+    """An answer without white space around it; of one that is far too long, its beginning, in whole lines if it can be.
+
+    Nothing else is ever done with the rest: it is not read, and its tokens are not counted.
+    """
+    most = max(_SMALLEST_ANSWER_CHARACTERS, max_tokens * _ANSWER_CHARACTERS_PER_TOKEN)
+    limit = min(2 * SUMMARY_CHARACTERS, most)
+    text = text.strip()
+    if len(text) <= limit:
+        return text
+    line_end = text.rfind("\n", limit // 2, limit)
+    return (text[:line_end] if line_end > 0 else cut_graphemes(text, limit)).rstrip()
 
 
 def _is_plain_boundary(pair: str) -> bool:

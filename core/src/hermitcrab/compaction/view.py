@@ -12,7 +12,7 @@ from attrs import frozen
 from hermitcrab.compaction.budget import Budget
 from hermitcrab.messages.caps import GroupCapper
 from hermitcrab.messages.pairing import is_empty, repair_pairing
-from hermitcrab.messages.provenance import framed, is_from_session, is_group_context
+from hermitcrab.messages.provenance import framed
 from hermitcrab.messages.text import blocks_of
 from hermitcrab.messages.tokens import TokenCounter
 from hermitcrab.messages.types import Message
@@ -70,7 +70,7 @@ class ViewBuilder:
 
     def _shown(self, message: Message) -> Message:
         """The message in its envelope, the same object each time, so that it is counted and cut once."""
-        if not is_from_session(message) and not is_group_context(message):
+        if message.get("role") != "user":
             return message
         known = self._framed.get(id(message))
         if known is None or known[0] is not message:

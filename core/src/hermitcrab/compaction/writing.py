@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from hermitcrab.compaction.contract import Draft, FinishedSummary, SummarySettings, SummaryWish
 from hermitcrab.compaction.drafting import Drafter, SummaryJob
 from hermitcrab.compaction.files import FileLists, file_lists
 from hermitcrab.compaction.plan import latest_ask
-from hermitcrab.compaction.serialise import plain_text, serialise_message
+from hermitcrab.compaction.reading import MessageReader
+from hermitcrab.compaction.serialise import plain_text
 from hermitcrab.compaction.structure import SummaryLimits, split_tail, with_headings
 from hermitcrab.compaction.summarise import SummarySource
 from hermitcrab.messages.identifiers import extract_identifiers, missing_identifiers
@@ -33,19 +35,24 @@ class JobWriter:
         source: SummarySource,
         settings: SummarySettings,
         counter: TokenCounter,
+        reader: MessageReader,
     ) -> None:
         self.settings = settings
         self.limits = SummaryLimits(tokens=job.budget.summary)
         self.latest_ask = latest_ask(job.plan.summarised)
-        self.files: FileLists = file_lists(job.plan.messages, job.previous_details)
         self._job = job
         self._drafter = drafter
         self._source = source
         self._counter = counter
+        self._reader = reader
         self._finished: dict[str, FinishedSummary] = {}
 
+    @cached_property
+    def files(self) -> FileLists:
+        return file_lists(self._job.plan.messages, self._job.previous_details)
+
     def count(self, message: Message) -> int:
-        return self._counter.text(serialise_message(message))
+        return self._reader.tokens(message)
 
     def count_text(self, text: str) -> int:
         return self._counter.text(text)
@@ -58,18 +65,22 @@ class JobWriter:
         return Draft(sections=with_headings(body), answer=body, tail=tail, mode="deterministic")
 
     def invented_identifiers(self, text: str) -> Sequence[str]:
+        named = extract_identifiers(text)[:_MOST_CHECKED]
+        return missing_identifiers(self._known, named)[:_MOST_INVENTED]
+
+    @cached_property
+    def _known(self) -> str:
+        """All that a summariser may have its identifiers from."""
         messages = self._job.plan.messages
-        known = "\n".join(
+        return "\n".join(
             (
                 *map(plain_text, messages),
                 # A summariser that copies faithfully copies what was cut, and how it was escaped.
-                *map(serialise_message, messages),
+                *map(self._reader.text, messages),
                 self._job.previous_summary or "",
                 self._job.focus or "",
             )
         )
-        named = extract_identifiers(text)[:_MOST_CHECKED]
-        return missing_identifiers(known, named)[:_MOST_INVENTED]
 
     def finish(self, draft: Draft) -> FinishedSummary:
         finished = self._drafter.finish(draft, self._job)

@@ -33,6 +33,12 @@ KIND_WORDS: dict[Kind, str] = {
 
 _MOST_NAMES_LISTED = 12
 
+#: Keys of other programs whose sense is met without them.
+_NOT_HERE = {
+    "truncateAfterCompaction": "Leave it out: a transcript is never rewritten, and what a compaction"
+    " has summarised is not read again",
+}
+
 
 class RefusedError(ValueError):
     """A value that is not allowed where it stands; the path is added on the way up."""
@@ -78,6 +84,8 @@ def _place(error: Exception, path: Path) -> Path:
 
 
 def _unknown_key(name: str, cls: type, path: Path) -> Problem:
+    if name in _NOT_HERE:
+        return Problem((*path, name), "unknown key", _NOT_HERE[name])
     valid = sorted(camel_case(attribute.name) for attribute in attrs.fields(cls))
     nearest = nearest_name(name, valid)
     if nearest is not None:

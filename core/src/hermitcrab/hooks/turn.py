@@ -217,7 +217,7 @@ class BeforeAgentFinalize(HookEvent[Finalize]):
 
 @frozen(kw_only=True)
 class AgentEnd(HookEvent[None]):
-    """A turn is over; ``duration_ms`` is in milliseconds."""
+    """A turn is over; ``duration_ms`` is in milliseconds, ``compactions`` are records of all that were tried."""
 
     hook: ClassVar[str] = "agent_end"
     messages: Sequence[Message] = shared()
@@ -225,6 +225,7 @@ class AgentEnd(HookEvent[None]):
     error: str | None = None
     duration_ms: int | None = None
     run_id: str | None = None
+    compactions: Sequence[Mapping[str, Any]] = shared(default=())
 
 
 @frozen(kw_only=True)

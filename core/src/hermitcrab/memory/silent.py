@@ -7,6 +7,8 @@ import re
 
 SILENT_TOKEN = "NO_REPLY"
 
+#: The silent reply in JSON, without spaces.
+_ACTION = f'{{"action":"{SILENT_TOKEN}"}}'
 _REASONING = re.compile(r"\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 
 
@@ -56,6 +58,8 @@ class SilentGate:
 
 def _may_become_silent(text: str) -> bool:
     *words, last = text.split() or [""]
+    if text.lstrip().startswith("{"):
+        return _ACTION.startswith("".join(text.split()))
     return all(word == SILENT_TOKEN for word in words) and SILENT_TOKEN.startswith(last)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -51,13 +51,16 @@ def group_messages(messages: Sequence[Message]) -> list[list[int]]:
     Calls of aborted or failed assistants open no group (context 4.3, version B). A group ends with the last result
     that answers one of its calls, or that may because it has no id, so whatever stands between belongs to it.
     """
-    groups: list[list[int]] = []
+    return list(iterate_groups(messages))
+
+
+def iterate_groups(messages: Sequence[Message]) -> Iterator[list[int]]:
+    """The groups of :func:`group_messages`, one after the other, each found when it is asked for."""
     start = 0
     while start < len(messages):
         end = _group_end(messages, start)
-        groups.append(list(range(start, end)))
+        yield list(range(start, end))
         start = end
-    return groups
 
 
 def _group_end(messages: Sequence[Message], start: int) -> int:

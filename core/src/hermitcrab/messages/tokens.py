@@ -107,7 +107,8 @@ class TokenCounter:
     """Counts tokens, remembering messages it has seen.
 
     Messages are read-only by contract, so a message object is counted once; the memory holds the newest
-    ``remembered`` of them.
+    ``remembered`` of them, or twice as many as the longest list that was counted. Several threads may count at once:
+    each step on the memory is a single operation.
 
     :param text: the count of a text.
     :param name: what ``status`` shows, such as ``o200k_base`` or ``estimate``.
@@ -138,7 +139,10 @@ class TokenCounter:
 
     def messages(self, messages: Iterable[Message]) -> int:
         """Tokens of several messages."""
-        return sum(self.message(message) for message in messages)
+        listed = messages if isinstance(messages, Sequence) else list(messages)
+        # A list that is longer than the memory would push out of it each time what is asked for next.
+        self._remembered = max(self._remembered, 2 * len(listed))
+        return sum(map(self.message, listed))
 
     def tools(self, schemas: Sequence[SchemaLike]) -> int:
         """Tokens of the tool schemas of a request."""

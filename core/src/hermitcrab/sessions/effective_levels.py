@@ -76,6 +76,19 @@ def levels_of(
     )
 
 
+def summary_thinking(
+    wanted: str | None, entry: SessionEntry, settings: LevelSettings, known: Sequence[str]
+) -> str | None:
+    """What a model is told that writes a summary: ``compaction.thinkingLevel``, and by default to think little.
+
+    :param wanted: a level, ``inherit`` for that of the session, or ``None``.
+    :param known: the thinking levels that the model can be told.
+    """
+    if wanted == "inherit":
+        wanted = levels_of(entry, settings, known).thinking.value
+    return nearest_thinking(wanted or "low", known)
+
+
 def _level(own: str | None, configured: str | None) -> Level | None:
     if own is not None:
         return Level(own, "session")

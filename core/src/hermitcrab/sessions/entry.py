@@ -22,7 +22,8 @@ class SessionEntry:
     ``updated_at`` is the last activity, ``session_started_at`` when this session id began, ``last_interaction_at`` the
     last turn of a user. ``compaction_count`` counts compactions and so names the current cycle; ``flushed_cycle`` is
     the last cycle whose flush ran, ``None`` for never, and ``flushed_entry_id`` the last entry that it saw.
-    ``rejected_summaries`` counts summaries that failed within the current cycle. ``spawn_depth`` is 0 for a session
+    ``rejected_summaries`` counts summaries that failed within the current cycle, ``byte_latch`` is what keeps the byte
+    trigger from firing again (context 6.2). ``spawn_depth`` is 0 for a session
     that a user talks to. ``model_override_source`` is ``user`` or ``auto``; without one, the user chose. The names of
     levels are those of :mod:`hermitcrab.sessions.levels`.
     """
@@ -60,6 +61,7 @@ class SessionEntry:
     flush_error: str | None = None
     rejected_summaries: int = 0
     last_compaction: Mapping[str, Any] | None = None
+    byte_latch: Mapping[str, Any] | None = None
     context_tokens: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -103,6 +105,7 @@ _NOT_RECORDED = frozenset(
         "message_count",
         "rejected_summaries",
         "last_compaction",
+        "byte_latch",
         "context_tokens",
         "total_tokens",
     }

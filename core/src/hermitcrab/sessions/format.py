@@ -21,6 +21,8 @@ from hermitcrab.messages.types import Message
 FORMAT_VERSION = 3
 #: The custom entry that repeats a change of the session entry, so that the entry table can be rebuilt.
 ENTRY_CHANGE = "hermitcrab.entry"
+#: In such an entry: what the transcript recorded before it holds no more, because it has another home or key now.
+REPLACES_RECORDS = "replacesRecords"
 #: Escapes and bytes from which a lone surrogate could come; lines without them need no second look.
 _MAY_HOLD_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 

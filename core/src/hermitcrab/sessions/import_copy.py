@@ -15,12 +15,19 @@ from hermitcrab.errors import TranscriptError
 from hermitcrab.sessions.blob_files import blob_folder, copy_blobs
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.entry import SessionEntry, record_of
-from hermitcrab.sessions.format import ENTRY_CHANGE, FORMAT_VERSION, Entry, IdSource, iso
+from hermitcrab.sessions.format import (
+    ENTRY_CHANGE,
+    FORMAT_VERSION,
+    REPLACES_RECORDS,
+    Entry,
+    IdSource,
+    iso,
+)
 from hermitcrab.sessions.import_decisions import Relation
 from hermitcrab.sessions.import_sources import SourceTranscript
 from hermitcrab.sessions.import_values import WantedSession
 from hermitcrab.sessions.locks import exclusive
-from hermitcrab.sessions.rebuilding import REPLACES_RECORDS, scan_transcript
+from hermitcrab.sessions.rebuilding import scan_transcript
 from hermitcrab.sessions.transcript import JsonlTranscriptStore, end_of
 
 #: The steps of bringing a session in, in their order; at each of them the sessions here are whole.

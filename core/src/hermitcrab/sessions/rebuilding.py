@@ -19,6 +19,7 @@ from hermitcrab.sessions.entry import SessionEntry, merge, milliseconds
 from hermitcrab.sessions.format import (
     ENTRY_CHANGE,
     FORMAT_VERSION,
+    REPLACES_RECORDS,
     decode_line,
     format_version,
     parse_time,
@@ -29,9 +30,6 @@ from hermitcrab.sessions.lines import open_transcript, read_header
 from hermitcrab.sessions.patching import parse_record
 
 logger = logging.getLogger("hermitcrab.sessions")
-
-#: In a record: what the transcript recorded before it holds for the home that it comes from, and not here.
-REPLACES_RECORDS = "replacesRecords"
 
 
 @frozen

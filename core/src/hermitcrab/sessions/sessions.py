@@ -17,11 +17,13 @@ from hermitcrab.sessions.archives import ArchivedSession, archives_in
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry
 from hermitcrab.sessions.entry import milliseconds, record_of, successor
 from hermitcrab.sessions.events import SessionEvents, change_of
-from hermitcrab.sessions.format import ENTRY_CHANGE, Entry, new_header
+from hermitcrab.sessions.format import ENTRY_CHANGE, REPLACES_RECORDS, Entry, new_header
+from hermitcrab.sessions.keys import DEFAULT_MAIN_KEY
 from hermitcrab.sessions.log import Clock, SessionLog
 from hermitcrab.sessions.overriding import OverrideRules, patch_session
 from hermitcrab.sessions.reading import Branch
 from hermitcrab.sessions.removing import Removed
+from hermitcrab.sessions.renaming import former_main_key, rename_entry
 from hermitcrab.sessions.transcript import TranscriptStore
 from hermitcrab.sessions.upkeep import delete_session, finish_deletion
 
@@ -41,6 +43,7 @@ class Sessions:
         durability: str = "turn",
         events: SessionEvents | None = None,
         rules: OverrideRules | None = None,
+        main_key: str = DEFAULT_MAIN_KEY,
     ) -> None:
         self._store = store
         self._entries = entries
@@ -49,6 +52,7 @@ class Sessions:
         self._durability = durability
         self._events = events or SessionEvents()
         self._rules = rules
+        self._main_key = main_key
         self._open: dict[str, SessionLog] = {}
         self._opening = asyncio.Lock()
 
@@ -63,11 +67,14 @@ class Sessions:
             entry = await asyncio.to_thread(self._entries.get, key)
             if log is not None and _is_of(log, entry):
                 return log
-            if entry is None and not create:
+            if entry is None and not create and not await self._has_former(key):
                 raise SessionNotFoundError(
                     f"there is no session {key!r}", hint="See `hermitcrab sessions list`."
                 )
-            log = await (self._create(key) if entry is None else self._load_standing(entry))
+            if entry is None:
+                log = await self._renamed(key) or await self._create(key)
+            else:
+                log = await self._load_standing(entry)
             self._open[key] = log
             return log
 
@@ -152,6 +159,24 @@ class Sessions:
         """Close the entry table; safe to call twice."""
         self._open.clear()
         await asyncio.to_thread(self._entries.close)
+
+    async def _has_former(self, key: str) -> bool:
+        former = former_main_key(key, self._main_key)
+        return former is not None and await asyncio.to_thread(self._entries.get, former) is not None
+
+    async def _renamed(self, key: str) -> SessionLog | None:
+        """The main conversation from before ``session.mainKey`` had its value, now under its new key."""
+        former = former_main_key(key, self._main_key)
+        if former is None:
+            return None
+        entry = await asyncio.to_thread(rename_entry, self._entries, former, key)
+        if entry is None:
+            return None
+        log = await self._load(entry)
+        data = {**record_of(entry), REPLACES_RECORDS: True}
+        await log.append([log.new_entry("custom", customType=ENTRY_CHANGE, data=data)])
+        logger.info("session %s is now %s", former, key, extra={"session_key": key})
+        return log
 
     async def _load_standing(self, entry: SessionEntry) -> SessionLog:
         """Load a session; one whose deletion was interrupted is gone, and begins anew."""

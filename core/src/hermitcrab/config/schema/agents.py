@@ -13,6 +13,7 @@ from hermitcrab.config.schema.forms import (
     MODEL,
     NAME,
     ReasoningLevel,
+    SummaryThinking,
     ThinkingLevel,
     VerboseLevel,
 )
@@ -92,6 +93,12 @@ class QualityGuardConfig:
 class CompactionConfig:
     """How old messages are replaced by a summary (context 8)."""
 
+    enabled: bool = field(
+        default=True,
+        metadata=about(
+            "Whether old messages are compacted, and facts flushed, without being asked; `/compact` works anyway."
+        ),
+    )
     mode: Literal["default", "safeguard", "aggressive"] | None = field(
         default=None,
         metadata=about(
@@ -154,7 +161,28 @@ class CompactionConfig:
     post_compaction_sections: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "Headings of `AGENTS.md` whose sections summaries repeat, in the mode `safeguard`."
+            "Headings of `AGENTS.md` whose sections the model is reminded of for the rest of a turn that was"
+            " compacted; in the mode `safeguard`, summaries repeat them too."
+        ),
+    )
+    post_index_sync: Literal["off", "async", "await"] = field(
+        default="async",
+        metadata=about(
+            "Whether the memory index is brought up to date after a compaction: in the background, or before"
+            " the turn goes on (`await`)."
+        ),
+    )
+    max_active_transcript_bytes: Annotated[int, ByteSize()] = field(
+        default=0,
+        metadata=about(
+            "The size of what the model sees of the transcript from which it is compacted whatever the tokens"
+            " say; 0 is off."
+        ),
+    )
+    notify_user: bool = field(
+        default=False,
+        metadata=about(
+            "Whether the user is told of compactions: of each that begins and how it ended."
         ),
     )
     keep_credentials: bool = field(
@@ -162,6 +190,13 @@ class CompactionConfig:
     )
     model: ModelName | None = field(
         default=None, metadata=about("The model to use; null is the session's.")
+    )
+    thinking_level: SummaryThinking | None = field(
+        default=None,
+        metadata=about(
+            "How much the model thinks about a summary; `inherit` is as much as in the session, null is `low`. It"
+            " matters only for models that can be told."
+        ),
     )
     timeout_seconds: Annotated[float, Range(above=0)] = field(
         default=180.0,

@@ -12,6 +12,7 @@ __all__ = [
     "NAME",
     "PROVIDER_ID",
     "ReasoningLevel",
+    "SummaryThinking",
     "ThinkingLevel",
     "VerboseLevel",
 ]
@@ -19,6 +20,10 @@ __all__ = [
 #: sessions 5.2
 ThinkingLevel = Literal[
     "off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max", "ultra"
+]
+#: context 8: a level, or that of the session
+SummaryThinking = Literal[
+    "inherit", "off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max", "ultra"
 ]
 VerboseLevel = Literal["off", "on", "full"]
 ReasoningLevel = Literal["off", "on", "stream"]

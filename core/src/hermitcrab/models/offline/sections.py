@@ -114,7 +114,7 @@ def _take(waiting: list[str], kept: list[str], budget: int) -> int:
     """Move bullets from ``waiting`` to ``kept`` while they fit, and give what they cost."""
     used = 0
     while waiting:
-        price = _bullet_cost(waiting[0]) if waiting[0] else budget + 1
+        price = bullet_cost(waiting[0]) if waiting[0] else budget + 1
         if used + price > budget:
             break
         used += price
@@ -122,13 +122,14 @@ def _take(waiting: list[str], kept: list[str], budget: int) -> int:
     return used
 
 
-def _bullet_cost(bullet: str) -> int:
+def bullet_cost(bullet: str) -> int:
+    """What a bullet costs with its mark, in thirds of a token."""
     return cost(f"- {bullet}\n")
 
 
 def _cut_to_cost(text: str, budget: int) -> str:
     limit = min(len(text), max(0, budget))
-    while limit > 0 and _bullet_cost(cut(text, limit)) > budget:
+    while limit > 0 and bullet_cost(cut(text, limit)) > budget:
         limit -= max(1, limit // 8)
     return cut(text, limit) if limit > 0 else ""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 
 from attrs import field, frozen
 
-from hermitcrab.messages.identifiers import extract_identifiers, unique_identifiers
+from hermitcrab.messages.identifiers import extract_identifiers, normal_form
 from hermitcrab.messages.text import text_of
 from hermitcrab.models.contract import ChatRequest
 from hermitcrab.models.offline.conversation_text import Segment, read_chunks, read_conversation
@@ -16,6 +16,7 @@ from hermitcrab.models.offline.sections import (
     BULLET_CHARACTERS,
     MAX_ASKS,
     Summary,
+    bullet_cost,
     merged,
     read_summary,
     write_summary,
@@ -38,10 +39,11 @@ _MAX_FACTS = 12
 def summarise(request: ChatRequest) -> str:
     """The five sections for the conversation in a request, with what an earlier summary held."""
     read = read_conversation(request.messages)
-    summary = summary_of(read.segments)
+    budget = _budget(request)
+    summary = summary_of(read.segments, budget)
     if read.previous_summary.strip():
         summary = merged(summary, read_summary(read.previous_summary))
-    return write_summary(summary, _budget(request))
+    return write_summary(summary, budget)
 
 
 def merge(request: ChatRequest) -> str:
@@ -66,8 +68,11 @@ class _Findings:
     rules_by_assistant: list[str] = field(factory=list)
 
 
-def summary_of(segments: Sequence[Segment]) -> Summary:
-    """What the messages of a conversation state, newest first."""
+def summary_of(segments: Sequence[Segment], budget: int) -> Summary:
+    """What the messages of a conversation state, newest first.
+
+    :param budget: thirds of a token; identifiers that could not be written are not looked for.
+    """
     found = _Findings()
     for segment in segments:
         if segment.kind in ("user", "others", "assistant"):
@@ -79,7 +84,7 @@ def summary_of(segments: Sequence[Segment]) -> Summary:
         open_todos=_unique(kinds[Kind.OPEN]),
         constraints=_unique([*kinds[Kind.CONSTRAINT], *found.rules_by_assistant[::-1]]),
         asks=_asks(segments),
-        identifiers=tuple(unique_identifiers(_identifiers(segments))),
+        identifiers=_identifiers(segments, budget),
     )
 
 
@@ -117,6 +122,15 @@ def _asks(segments: Sequence[Segment]) -> tuple[str, ...]:
     return tuple(without_repeats([*texts[:1], *asking])[:MAX_ASKS])
 
 
-def _identifiers(segments: Iterable[Segment]) -> Iterator[str]:
-    for segment in reversed(list(segments)):
-        yield from extract_identifiers(segment.text)
+def _identifiers(segments: Sequence[Segment], budget: int) -> tuple[str, ...]:
+    """The newest identifiers, at least as many as the budget could hold."""
+    found: dict[str, str] = {}
+    for segment in reversed(segments):
+        for identifier in extract_identifiers(segment.text):
+            form = normal_form(identifier)
+            if form not in found:
+                found[form] = identifier
+                budget -= bullet_cost(identifier)
+        if budget < 0:
+            break
+    return tuple(found.values())

@@ -157,6 +157,11 @@ def excerpt(text: str, limit: int, position: int) -> str:
 
 
 def _grapheme_boundary(text: str, limit: int) -> int:
+    if limit <= 0:
+        return 0
+    if text[: limit + 1].isascii():
+        # Of the characters of ASCII only a carriage return forms a grapheme, with the line feed behind it.
+        return limit - (text[limit - 1 : limit + 1] == "\r\n")
     import regex
 
     end = 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
+from hermitcrab.messages.provenance import unframed
 from hermitcrab.messages.text import text_of
 from hermitcrab.messages.types import Message
 from hermitcrab.models.contract import ChatRequest
@@ -82,7 +83,7 @@ _CHINESE = _Phrases(
 def take_turn(request: ChatRequest) -> MemoryQuery | Answer:
     """Search memory first where the tool is offered, then quote; without it, quote the conversation."""
     asked_at = _last_user_index(request.messages)
-    question = text_of(request.messages[asked_at]) if asked_at is not None else ""
+    question = text_of(unframed(request.messages[asked_at])) if asked_at is not None else ""
     since = request.messages[asked_at + 1 :] if asked_at is not None else []
     result = _last_result(since)
     if result is None and any(tool.name == MEMORY_TOOL for tool in request.tools) and question:
