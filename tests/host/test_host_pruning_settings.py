@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 
 from hermitcrab.messages import assistant, text_of, tool_result, user
 
-MAIN = "agent:main:main"
 CLEARED = "[Old tool result content cleared]"
 ROUNDS = 10
 
@@ -23,16 +23,18 @@ class Clock:
 
 @pytest.fixture
 def results(crab, open_host):
-    """The tool results of the last request, after a pause long enough for the prompt cache to run out."""
+    """The tool results of the last request in a new session, after a pause in which the prompt cache runs out."""
+    numbers = count()
 
     async def run(mode="cache-ttl", *, minutes=6, called=("read",), **pruning):
         clock = Clock()
+        key = f"agent:main:run-{next(numbers)}"
         defaults = {"contextTokens": 32_000, "contextPruning": {"mode": mode, **pruning}}
         model = crab.ScriptedModel()
         model.id = "anthropic/claude-sonnet-4-5"
         config = {"agents": {"defaults": defaults}}
         async with open_host(model, config=config, clock=clock) as host:
-            session = await host.session(MAIN)
+            session = await host.session(key)
             for number in range(ROUNDS):
                 name = called[number % len(called)]
                 call = {"id": f"call_{number}", "name": name, "arguments": {}}
@@ -42,9 +44,9 @@ def results(crab, open_host):
                 await session.append(tool_result(f"call_{number}", name, body))
                 await session.append(assistant(f"answer {number}"))
             await session.end_turn()
-            await host.send(MAIN, "and now?")
+            await host.send(key, "and now?")
             clock.moment += timedelta(minutes=minutes)
-            await host.send(MAIN, "and now again?")
+            await host.send(key, "and now again?")
         sent = model.requests[-1].messages
         return [text_of(message) for message in sent if message["role"] == "toolResult"]
 
@@ -72,19 +74,21 @@ async def test_by_default_long_results_are_trimmed_and_three_answers_left_alone(
     assert all("head of" in text and "tail of" in text for text in texts)
 
 
-@pytest.mark.parametrize(("ttl", "minutes", "prunes"), [("5m", 4, False), ("1h", 6, False), ("2m", 4, True)])
+@pytest.mark.parametrize(
+    ("ttl", "minutes", "prunes"), [("5m", 4, False), ("1h", 6, False), ("2m", 4, True)]
+)
 async def test_ttl_is_how_long_nothing_is_pruned(results, ttl, minutes, prunes):
     assert bool(trimmed(await results(ttl=ttl, minutes=minutes))) is prunes
 
 
-@pytest.mark.parametrize(("kept", "count"), [(1, 10), (5, 8), (50, 0)])
-async def test_keep_last_assistants_protects_what_they_rest_on(results, kept, count):
-    assert len(trimmed(await results(keepLastAssistants=kept))) == count
+@pytest.mark.parametrize(("kept", "number"), [(1, 10), (5, 8), (50, 0)])
+async def test_keep_last_assistants_protects_what_they_rest_on(results, kept, number):
+    assert len(trimmed(await results(keepLastAssistants=kept))) == number
 
 
-@pytest.mark.parametrize(("turns", "count"), [(1, 10), (4, 8), (12, 0)])
-async def test_keep_turns_is_the_age_from_which_results_are_cleared(results, turns, count):
-    assert len(cleared(await results("age", keepTurns=turns, minutes=0))) == count
+@pytest.mark.parametrize(("turns", "number"), [(1, 10), (4, 8), (12, 0)])
+async def test_keep_turns_is_the_age_from_which_results_are_cleared(results, turns, number):
+    assert len(cleared(await results("age", keepTurns=turns, minutes=0))) == number
 
 
 @pytest.mark.parametrize(("ratio", "prunes"), [(0.0, True), (0.3, True), (0.9, False)])

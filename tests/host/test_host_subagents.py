@@ -14,7 +14,7 @@ from hermitcrab.errors import (
 from hermitcrab.messages import assistant, tool_result
 from hermitcrab.messages.pairing import find_faults
 from hermitcrab.messages.text import text_of
-from hermitcrab.sessions.blob_files import blob_folder, restore_entry
+from hermitcrab.sessions.blobs.files import blob_folder, restore_entry
 from hermitcrab.sessions.reading import read_transcript
 
 MAIN = "agent:main:main"

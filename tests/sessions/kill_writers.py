@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hermitcrab.messages import assistant, tool_result, user
-from hermitcrab.sessions.blob_files import blob_folder, entry_references, read_blob
+from hermitcrab.sessions.blobs.files import blob_folder, entry_references, read_blob
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.sessions import Sessions
 from hermitcrab.sessions.transcript import JsonlTranscriptStore, Position

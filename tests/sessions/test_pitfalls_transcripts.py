@@ -21,7 +21,7 @@ from hermitcrab.messages import assistant, user
 from hermitcrab.messages.text import text_of
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry
 from hermitcrab.sessions.locks import exclusive
-from hermitcrab.sessions.mending import verify_transcript
+from hermitcrab.sessions.repair.mending import verify_transcript
 from hermitcrab.sessions.transcript import JsonlTranscriptStore
 
 MAIN = "agent:main:main"

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 import pytest
 
 from hermitcrab.messages import tool_result, user
-from hermitcrab.sessions.blob_files import blob_folder
+from hermitcrab.sessions.blobs.files import blob_folder
 from hermitcrab.sessions.entries import SessionEntries
-from hermitcrab.sessions.mending import verify_transcript
+from hermitcrab.sessions.repair.mending import verify_transcript
 from hermitcrab.sessions.sessions import Sessions
 from hermitcrab.sessions.transcript import JsonlTranscriptStore
 
@@ -29,7 +29,8 @@ import asyncio, json, os, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from hermitcrab.messages import user
-from hermitcrab.sessions import blob_files, transcript
+from hermitcrab.sessions import transcript
+from hermitcrab.sessions.blobs import files as blob_files
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.sessions import Sessions
 

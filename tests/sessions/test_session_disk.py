@@ -15,7 +15,7 @@ import pytest
 from hermitcrab.errors import SessionError, TranscriptError
 from hermitcrab.messages import user
 from hermitcrab.messages.text import text_of
-from hermitcrab.sessions.blob_files import blob_folder
+from hermitcrab.sessions.blobs.files import blob_folder
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.sessions import Sessions
 from hermitcrab.sessions.transcript import JsonlTranscriptStore

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermitcrab.sessions.blob_files import store_entry
+from hermitcrab.sessions.blobs.files import store_entry
 from hermitcrab.sessions.format import encode_line
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hermitcrab.sessions.blob_files import blob_folder, store_entry
+from hermitcrab.sessions.blobs.files import blob_folder, store_entry
 from hermitcrab.sessions.format import encode_line
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hermitcrab.sessions.archives import ArchivedSession, archives_in
 from hermitcrab.sessions.entry import SessionEntry
-from hermitcrab.sessions.file_names import FileName, archive_name, parse_name
 from hermitcrab.sessions.format import ENTRY_CHANGE, parse_time
+from hermitcrab.sessions.maintenance.archives import ArchivedSession, archives_in
+from hermitcrab.sessions.maintenance.file_names import FileName, archive_name, parse_name
 
 KEY = "agent:main:main"
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hermitcrab.errors import SessionError, SessionLabelTakenError
 from hermitcrab.messages import assistant, user
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry
-from hermitcrab.sessions.rebuilding import rebuild_entries, scan_transcript
+from hermitcrab.sessions.repair.rebuilding import rebuild_entries, scan_transcript
 from hermitcrab.sessions.sessions import Sessions
 from hermitcrab.sessions.transcript import JsonlTranscriptStore
 

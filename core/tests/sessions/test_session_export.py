@@ -19,9 +19,9 @@ from hermitcrab.config import config_from
 from hermitcrab.errors import SessionError, SessionNotFoundError, TranscriptError
 from hermitcrab.messages import user
 from hermitcrab.sessions import export_session, import_sessions
-from hermitcrab.sessions.blob_files import blob_folder
+from hermitcrab.sessions.blobs.files import blob_folder
 from hermitcrab.sessions.entries import SessionEntries
-from hermitcrab.sessions.export_file import write_new_file
+from hermitcrab.sessions.exporting.file import write_new_file
 from hermitcrab.sessions.sessions import Sessions
 from hermitcrab.sessions.transcript import JsonlTranscriptStore
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from hermitcrab.messages.types import Message
-from hermitcrab.sessions import export_html, export_markdown
-from hermitcrab.sessions.export_parts import Section, section_of
-from hermitcrab.sessions.export_text import fenced, one_line, plain, quoted
+from hermitcrab.sessions.exporting import html as export_html
+from hermitcrab.sessions.exporting import markdown as export_markdown
+from hermitcrab.sessions.exporting.parts import Section, section_of
+from hermitcrab.sessions.exporting.text import fenced, one_line, plain, quoted
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 HOSTILE = [

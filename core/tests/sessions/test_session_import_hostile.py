@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermitcrab.config import config_from
-from hermitcrab.sessions import import_sessions, import_sources
+from hermitcrab.sessions import import_sessions
 from hermitcrab.sessions.entries import SessionEntries
-from hermitcrab.sessions.import_copy import STEPS, bring_in
-from hermitcrab.sessions.import_names import parse_name, safe_session_id, session_file
-from hermitcrab.sessions.import_plan import plan_import
-from hermitcrab.sessions.import_sources import survey_sources
-from hermitcrab.sessions.import_values import PlanOptions
+from hermitcrab.sessions.importing import sources as import_sources
+from hermitcrab.sessions.importing.copying import STEPS, bring_in
+from hermitcrab.sessions.importing.names import parse_name, safe_session_id, session_file
+from hermitcrab.sessions.importing.plan import plan_import
+from hermitcrab.sessions.importing.sources import survey_sources
+from hermitcrab.sessions.importing.values import PlanOptions
 from hermitcrab.sessions.keys import is_session_id
 from hermitcrab.sessions.reading import read_transcript
 

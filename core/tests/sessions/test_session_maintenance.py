@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hermitcrab.config import config_from
 from hermitcrab.errors import ConfigError
 from hermitcrab.sessions.entry import SessionEntry
-from hermitcrab.sessions.folder import Snapshot, StoredFile
-from hermitcrab.sessions.maintenance import plan_maintenance
-from hermitcrab.sessions.plan import FileRemoval, Limits, Plan, SessionRemoval
-from hermitcrab.sessions.protection import Protection
+from hermitcrab.sessions.maintenance.folder import Snapshot, StoredFile
+from hermitcrab.sessions.maintenance.maintenance import plan_maintenance
+from hermitcrab.sessions.maintenance.plan import FileRemoval, Limits, Plan, SessionRemoval
+from hermitcrab.sessions.maintenance.protection import Protection
 
 DAY = 86_400_000
 NOW = 1_000 * DAY

@@ -20,10 +20,10 @@ from hermitcrab.messages import user
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.events import SessionEvents
 from hermitcrab.sessions.locks import exclusive
-from hermitcrab.sessions.plan import Limits, Plan
-from hermitcrab.sessions.removing import Remover, Skipped
+from hermitcrab.sessions.maintenance.plan import Limits, Plan
+from hermitcrab.sessions.maintenance.removing import Remover, Skipped
+from hermitcrab.sessions.maintenance.upkeep import Outcome, Upkeep, last_run
 from hermitcrab.sessions.sessions import Sessions
-from hermitcrab.sessions.upkeep import Outcome, Upkeep, last_run
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 KEY = "agent:main:telegram:direct:1"

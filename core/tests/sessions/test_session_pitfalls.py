@@ -11,7 +11,7 @@ from hermitcrab.messages.build import assistant, user
 from hermitcrab.messages.text import text_of
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.entry import SessionEntry
-from hermitcrab.sessions.import_rows import entry_of_row
+from hermitcrab.sessions.importing.rows import entry_of_row
 from hermitcrab.sessions.reading import read_branch
 
 KEY = "agent:main:main"

@@ -16,7 +16,7 @@ from hermitcrab.messages.build import assistant, tool_result, user
 from hermitcrab.messages.convert_openai import to_openai
 from hermitcrab.messages.text import text_of
 from hermitcrab.messages.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, TokenCounter
-from hermitcrab.sessions.blobs import (
+from hermitcrab.sessions.blobs.blobs import (
     LARGE_RESULT,
     BlobReference,
     externalise,

@@ -16,8 +16,9 @@ import pytest
 from hermitcrab.errors import TranscriptError
 from hermitcrab.messages.build import tool_result, user
 from hermitcrab.messages.text import text_of
-from hermitcrab.sessions import blob_files
-from hermitcrab.sessions.blob_files import (
+from hermitcrab.sessions.blobs import files as blob_files
+from hermitcrab.sessions.blobs.blobs import BlobReference
+from hermitcrab.sessions.blobs.files import (
     blob_folder,
     copy_blobs,
     entry_references,
@@ -26,10 +27,9 @@ from hermitcrab.sessions.blob_files import (
     store_entry,
     write_blob,
 )
-from hermitcrab.sessions.blobs import BlobReference
-from hermitcrab.sessions.inventory import places_in
-from hermitcrab.sessions.mending import mend_transcript, verify_transcript
 from hermitcrab.sessions.reading import read_transcript
+from hermitcrab.sessions.repair.inventory import places_in
+from hermitcrab.sessions.repair.mending import mend_transcript, verify_transcript
 from hermitcrab.sessions.rewrite import rewrite_transcript_entries
 
 KEY = "agent:main:main"

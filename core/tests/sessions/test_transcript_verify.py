@@ -23,10 +23,15 @@ from hermitcrab.messages.build import user
 from hermitcrab.sessions.context import context_items
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry
 from hermitcrab.sessions.locks import exclusive
-from hermitcrab.sessions.mending import STEPS, Verification, mend_transcript, verify_transcript
 from hermitcrab.sessions.reading import read_branch, read_transcript
+from hermitcrab.sessions.repair.mending import (
+    STEPS,
+    Verification,
+    mend_transcript,
+    verify_transcript,
+)
+from hermitcrab.sessions.repair.survey import Survey, survey_file
 from hermitcrab.sessions.sessions import Sessions
-from hermitcrab.sessions.survey import Survey, survey_file
 from hermitcrab.sessions.transcript import Position
 
 REAL_SESSION = Path(__file__).resolve().parents[3] / "../shared/data/coding-session-v1.jsonl"
@@ -441,7 +446,7 @@ class TestNothingIsLostOnTheWay:
         script = """
             import os, signal, sys
             from pathlib import Path
-            from hermitcrab.sessions.mending import mend_transcript
+            from hermitcrab.sessions.repair.mending import mend_transcript
 
             def die(step):
                 if step == sys.argv[2]:

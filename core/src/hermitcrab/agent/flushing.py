@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -17,9 +18,9 @@ from hermitcrab.memory.prompts import flush_prompt, flush_system_prompt
 from hermitcrab.messages.pairing import group_messages
 from hermitcrab.messages.types import Message
 from hermitcrab.models.contract import ChatModel
+from hermitcrab.sessions.blobs.restoring import MediaRestorer
 from hermitcrab.sessions.format import ENTRY_CHANGE
 from hermitcrab.sessions.log import SessionLog
-from hermitcrab.sessions.restoring import MediaRestorer
 
 #: After this many failures the flush of a cycle counts as done (context 6.10).
 FLUSH_FAILURES = 3
@@ -67,7 +68,8 @@ class SessionFlush:
             return []
         cycle, now = entry.compaction_count, self.log.now()
         outcome = FlushOutcome(path="")
-        for part in self._flush_parts([item.message for item in items], budget):
+        messages = [item.message for item in items]
+        for part in await asyncio.to_thread(self._flush_parts, messages, budget):
             outcome = _together(outcome, await self._flush_part(part, now))
             if outcome.error is not None:
                 self._has_failed = True

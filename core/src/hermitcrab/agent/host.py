@@ -44,7 +44,7 @@ from hermitcrab.sessions.effective_levels import SessionLevels
 from hermitcrab.sessions.entries import SessionEntry
 from hermitcrab.sessions.events import SessionListener
 from hermitcrab.sessions.inbound import InboundMessage
-from hermitcrab.sessions.removing import Removed
+from hermitcrab.sessions.maintenance.removing import Removed
 
 logger = logging.getLogger("hermitcrab.agent")
 

@@ -14,9 +14,15 @@ from hermitcrab.errors import SessionError
 from hermitcrab.hooks import SessionEnd
 from hermitcrab.sessions.database import is_writable
 from hermitcrab.sessions.entries import SessionEntries
-from hermitcrab.sessions.plan import FileRemoval, Limits, Plan, SessionRemoval, describe_plan
-from hermitcrab.sessions.removing import Removed, Skipped
-from hermitcrab.sessions.upkeep import EVERY_MS, Outcome, Upkeep
+from hermitcrab.sessions.maintenance.plan import (
+    FileRemoval,
+    Limits,
+    Plan,
+    SessionRemoval,
+    describe_plan,
+)
+from hermitcrab.sessions.maintenance.removing import Removed, Skipped
+from hermitcrab.sessions.maintenance.upkeep import EVERY_MS, Outcome, Upkeep
 
 if TYPE_CHECKING:
     from hermitcrab.agent.opening import SessionOpener

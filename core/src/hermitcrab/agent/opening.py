@@ -31,7 +31,7 @@ from hermitcrab.hooks import HookContext
 from hermitcrab.models.contract import ChatModel
 from hermitcrab.sessions.history_limits import history_limit_for
 from hermitcrab.sessions.log import SessionLog
-from hermitcrab.sessions.removing import Removed
+from hermitcrab.sessions.maintenance.removing import Removed
 
 if TYPE_CHECKING:
     from pathlib import Path

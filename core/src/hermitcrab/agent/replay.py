@@ -33,7 +33,7 @@ from hermitcrab.messages.pairing import find_faults
 from hermitcrab.messages.text import text_of, tool_calls_of
 from hermitcrab.messages.types import Message
 from hermitcrab.models.resolve import build_model
-from hermitcrab.sessions.blob_files import blob_folder, restore_entry
+from hermitcrab.sessions.blobs.files import blob_folder, restore_entry
 from hermitcrab.sessions.format import Entry
 from hermitcrab.sessions.keys import normalise_agent_id
 from hermitcrab.sessions.reading import ReadFaults, TranscriptContents, read_transcript

@@ -31,10 +31,11 @@ from hermitcrab.messages.text import text_of
 from hermitcrab.messages.types import Message
 from hermitcrab.models.contract import ChatModel, ToolSchema
 from hermitcrab.models.offline.model import OfflineModel
+from hermitcrab.sessions.blobs.restoring import MediaRestorer
 from hermitcrab.sessions.context import last_compaction
 from hermitcrab.sessions.entry import milliseconds
+from hermitcrab.sessions.format import Entry
 from hermitcrab.sessions.log import SessionLog
-from hermitcrab.sessions.restoring import MediaRestorer
 from hermitcrab.sessions.states import RunStatus
 
 logger = logging.getLogger("hermitcrab.agent")
@@ -193,9 +194,9 @@ class SessionContext:
                 break
             if self._flush.is_due(view, budget):
                 flushes += await self.flush(budget)
-            due = (
-                None if attempt == COMPACTIONS_PER_CALL else self._due(result, view, added, budget)
-            )
+            if attempt == COMPACTIONS_PER_CALL:
+                break
+            due = await self._due(result, view, added, budget)
             if due is None:
                 break
             flushes += await self.flush(budget)
@@ -209,7 +210,7 @@ class SessionContext:
             # Another process may have been faster; what it left is to be assembled too.
             if not outcome.compacted and self._compaction_id() == compaction_id:
                 break
-        view = self._within(result, view, added, budget)
+        view = await self._within(result, view, added, budget)
         if view.tokens + added > budget.window - budget.fixed:
             reason = compactions[-1].reason if compactions else None
             raise self._too_large(view.tokens + added, budget, reason)
@@ -226,17 +227,20 @@ class SessionContext:
             compactions=compactions,
         )
 
-    def _due(self, result: AssembleResult, view: View, added: int, budget: Budget) -> Due | None:
+    async def _due(
+        self, result: AssembleResult, view: View, added: int, budget: Budget
+    ) -> Due | None:
         """The compaction that is due before the next model call, if any."""
         settings = self.parts.settings.compaction
         tokens, entry = view.tokens + added, self.log.entry
         limit = settings.max_active_transcript_bytes
         if tokens <= budget.compact_at and not 0 < limit <= self.log.visible_bytes:
             return None
-        cut = self._within(result, view, added, budget)
+        cut = await self._within(result, view, added, budget)
+        stored_tokens = await self.measure(budget)
         pressure = Pressure(
             tokens=tokens,
-            stored_tokens=self.measure(budget),
+            stored_tokens=stored_tokens,
             visible_bytes=self.log.visible_bytes,
             session_id=self.log.session_id,
             last=entry.last_compaction,
@@ -246,12 +250,13 @@ class SessionContext:
         )
         return compaction_due(pressure, budget, settings)
 
-    def _within(self, result: AssembleResult, view: View, added: int, budget: Budget) -> View:
+    async def _within(self, result: AssembleResult, view: View, added: int, budget: Budget) -> View:
         """The view, cut further where it does not fit what is usable, or what a provider has let through."""
         most = min(budget.usable, self._narrowed_to or budget.usable)
         if view.tokens + added <= most:
             return view
-        return self._view.build_within(result.messages, evolve(budget, usable=max(1, most - added)))
+        narrow = evolve(budget, usable=max(1, most - added))
+        return await asyncio.to_thread(self._view.build_within, result.messages, narrow)
 
     def narrow(self, tokens: int) -> bool:
         """Cut what the model sees to at most so many tokens for the rest of the turn; once a turn."""
@@ -279,7 +284,8 @@ class SessionContext:
     async def _assemble_once(self, budget: Budget) -> tuple[AssembleResult, View]:
         await self.log.refresh()
         tools, prompt = self._offered
-        history = limited_history(
+        history = await asyncio.to_thread(
+            limited_history,
             self.log.items(),
             turns=self.parts.history_limit,
             overheard=self.parts.group_history_limit,
@@ -295,12 +301,16 @@ class SessionContext:
                 model=self.model.id,
                 prompt=prompt,
             )
+        return await asyncio.to_thread(
+            self._shown, result, self.log.path, milliseconds(self.log.now()), budget
+        )
+
+    def _shown(
+        self, result: AssembleResult, path: Sequence[Entry], now_ms: int, budget: Budget
+    ) -> tuple[AssembleResult, View]:
+        """What the engine has assembled, pruned, and the view of it; called in a thread (P24)."""
         messages = self.pruner.prune(
-            result.messages,
-            self.log.path,
-            window=budget.window,
-            model_id=self.model.id,
-            now_ms=milliseconds(self.log.now()),
+            result.messages, path, window=budget.window, model_id=self.model.id, now_ms=now_ms
         )
         return evolve(result, messages=messages), self._view.build(messages, budget)
 
@@ -376,9 +386,10 @@ class SessionContext:
             now = self.log.now().astimezone(self.parts.zone)
             self._refresh = await asyncio.to_thread(read_refresh, self.parts.workspace, names, now)
 
-    def measure(self, budget: Budget) -> int:
+    async def measure(self, budget: Budget) -> int:
         """Tokens of the context as it stands."""
-        return self._view.measure([item.message for item in self.log.items()], budget)
+        messages = [item.message for item in self.log.items()]
+        return await asyncio.to_thread(self._view.measure, messages, budget)
 
     # -- the end of a turn --------------------------------------------------------------------
 

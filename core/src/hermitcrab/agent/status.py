@@ -22,7 +22,7 @@ async def describe_session(
 ) -> dict[str, str]:
     """The state of one session in words, in the order in which a person reads it."""
     budget = context.budget(setup.system, setup.toolbox.schemas)
-    tokens = context.measure(budget)
+    tokens = await context.measure(budget)
     entry = context.log.entry
     degraded = context.engine.degradation()
     said = [item for item in context.log.items() if not (item.is_summary or item.is_synthetic)]

@@ -24,7 +24,7 @@ from hermitcrab.context.results import SubagentPreparation
 from hermitcrab.errors import SpawnRefusedError
 from hermitcrab.hooks import SubagentSpawning
 from hermitcrab.models.resolve import parse_model
-from hermitcrab.sessions.blob_files import blob_folder, restore_entry
+from hermitcrab.sessions.blobs.files import blob_folder, restore_entry
 from hermitcrab.sessions.entry import SessionEntry
 from hermitcrab.sessions.events import change_of
 from hermitcrab.sessions.forking import forked_entries

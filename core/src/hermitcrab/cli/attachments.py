@@ -15,7 +15,7 @@ def attachment_lines(message: Message) -> Iterator[str]:
     """``(image, 34 KB)`` for each of its media, and the size of a result whose ends alone the transcript holds."""
     from hermitcrab.messages.media import MEDIA_TYPES, media_bytes, media_name, shown_size
     from hermitcrab.messages.text import blocks_of
-    from hermitcrab.sessions.blobs import references_in
+    from hermitcrab.sessions.blobs.blobs import references_in
 
     for block in blocks_of(message):
         if block["type"] in MEDIA_TYPES:

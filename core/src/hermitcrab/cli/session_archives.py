@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermitcrab.cli.options import Settings
 
 if TYPE_CHECKING:
-    from hermitcrab.sessions.archives import ArchivedSession
+    from hermitcrab.sessions.maintenance.archives import ArchivedSession
 
 
 def archived_sessions(
@@ -20,8 +20,8 @@ def archived_sessions(
     """
     from hermitcrab.cli.progress import ProgressBar
     from hermitcrab.cli.sessions import agent_folders, all_entries
-    from hermitcrab.sessions.archives import archives_in
     from hermitcrab.sessions.keys import normalise_agent_id
+    from hermitcrab.sessions.maintenance.archives import archives_in
 
     home = settings.home_folder()
     wanted = None if agent_id is None else normalise_agent_id(agent_id)

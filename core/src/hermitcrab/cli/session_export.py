@@ -11,7 +11,7 @@ import click
 from hermitcrab.cli.options import Settings, common_options, pass_settings
 
 if TYPE_CHECKING:
-    from hermitcrab.sessions.exporting import ExportFormat
+    from hermitcrab.sessions.exporting.exporting import ExportFormat
 
 
 @click.command("export")
@@ -52,7 +52,7 @@ def export_command(
     """Write out the session KEY, from its beginning, compacted messages included."""
     from hermitcrab.cli.output import note, warn
     from hermitcrab.cli.progress import ProgressBar
-    from hermitcrab.sessions.exporting import export_session
+    from hermitcrab.sessions.exporting.exporting import export_session
 
     if redact and kind == "jsonl":
         raise click.UsageError("jsonl is the transcript as it is: --redact is for the others.")
@@ -80,7 +80,7 @@ def export_command(
 def _write(pieces: Iterable[bytes], output: Path, *, force: bool) -> None:
     """Write a file for its owner alone; one that is written over stays whole until the new one is."""
     from hermitcrab.errors import HermitcrabError
-    from hermitcrab.sessions.export_file import write_new_file
+    from hermitcrab.sessions.exporting.file import write_new_file
 
     try:
         write_new_file(output, pieces, may_replace=force)

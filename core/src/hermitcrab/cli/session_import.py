@@ -11,7 +11,7 @@ import click
 from hermitcrab.cli.options import Settings, common_options, json_option, pass_settings
 
 if TYPE_CHECKING:
-    from hermitcrab.sessions.importing import ImportedSession, ImportReport
+    from hermitcrab.sessions.importing.importing import ImportedSession, ImportReport
 
 #: So many lines of one kind are printed; ``--json`` has all.
 _LINES = 40
@@ -42,7 +42,7 @@ def import_command(
     """
     from hermitcrab.cli.output import print_json
     from hermitcrab.cli.progress import ProgressBar
-    from hermitcrab.sessions.importing import import_sessions
+    from hermitcrab.sessions.importing.importing import import_sessions
 
     with ProgressBar("reading") as reading, ProgressBar("importing") as importing:
         bars = {"reading": reading, "importing": importing}

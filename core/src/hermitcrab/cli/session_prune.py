@@ -12,9 +12,9 @@ from hermitcrab.cli.options import Settings, common_options, json_option, pass_s
 
 if TYPE_CHECKING:
     from hermitcrab.cli.session_upkeep import AgentUpkeep
-    from hermitcrab.sessions.plan import Removal
-    from hermitcrab.sessions.removing import Removed
-    from hermitcrab.sessions.upkeep import Outcome
+    from hermitcrab.sessions.maintenance.plan import Removal
+    from hermitcrab.sessions.maintenance.removing import Removed
+    from hermitcrab.sessions.maintenance.upkeep import Outcome
 
 
 @click.command("prune")
@@ -68,7 +68,7 @@ def _carry_out(each: AgentUpkeep) -> Outcome:
 def _print_plans(found: Sequence[AgentUpkeep]) -> None:
     from hermitcrab.cli.output import print_table, say, warn
     from hermitcrab.messages.media import shown_size
-    from hermitcrab.sessions.plan import describe_plan
+    from hermitcrab.sessions.maintenance.plan import describe_plan
 
     rows = [_row(removal) for each in found for removal in each.plan.removals]
     if rows:
@@ -86,7 +86,7 @@ def _print_plans(found: Sequence[AgentUpkeep]) -> None:
 
 def _row(removal: Removal) -> Sequence[str]:
     from hermitcrab.messages.media import shown_size
-    from hermitcrab.sessions.plan import SessionRemoval
+    from hermitcrab.sessions.maintenance.plan import SessionRemoval
 
     if isinstance(removal, SessionRemoval):
         size = sum(file.bytes for file in (*removal.archived, *removal.deleted))

@@ -11,8 +11,8 @@ from attrs import frozen
 from hermitcrab.cli.options import Settings
 
 if TYPE_CHECKING:
-    from hermitcrab.sessions.plan import Plan, Removal
-    from hermitcrab.sessions.upkeep import LastRun, Upkeep
+    from hermitcrab.sessions.maintenance.plan import Plan, Removal
+    from hermitcrab.sessions.maintenance.upkeep import LastRun, Upkeep
 
 
 @frozen(kw_only=True)
@@ -36,8 +36,8 @@ def upkeeps(settings: Settings, agent_id: str | None = None) -> Iterator[list[Ag
     from hermitcrab.cli.sessions import agent_folders
     from hermitcrab.sessions.entries import SessionEntries
     from hermitcrab.sessions.keys import normalise_agent_id
-    from hermitcrab.sessions.plan import Limits
-    from hermitcrab.sessions.upkeep import Upkeep
+    from hermitcrab.sessions.maintenance.plan import Limits
+    from hermitcrab.sessions.maintenance.upkeep import Upkeep
 
     session = settings.config().session
     wanted = None if agent_id is None else normalise_agent_id(agent_id)
@@ -71,7 +71,7 @@ def upkeeps(settings: Settings, agent_id: str | None = None) -> Iterator[list[Ag
 
 def _last_run(entries: Any) -> LastRun | None:
     from hermitcrab.errors import SessionError
-    from hermitcrab.sessions.upkeep import last_run
+    from hermitcrab.sessions.maintenance.upkeep import last_run
 
     try:
         return last_run(entries) if (entries.folder / "sessions.sqlite").exists() else None
@@ -96,7 +96,7 @@ def upkeep_reports(settings: Settings) -> list[dict[str, Any]]:
 
 def upkeep_json(each: AgentUpkeep) -> dict[str, Any]:
     """The sums of what is due, as JSON data; times are milliseconds, sizes bytes."""
-    from hermitcrab.sessions.plan import describe_plan
+    from hermitcrab.sessions.maintenance.plan import describe_plan
 
     plan, run = each.plan, each.last_run
     return {
@@ -123,7 +123,7 @@ def upkeep_json(each: AgentUpkeep) -> dict[str, Any]:
 
 def removal_json(removal: Removal) -> dict[str, Any]:
     """One thing that is due, as JSON data."""
-    from hermitcrab.sessions.plan import SessionRemoval
+    from hermitcrab.sessions.maintenance.plan import SessionRemoval
 
     shown: dict[str, Any] = {"rule": removal.rule, "why": removal.why}
     if isinstance(removal, SessionRemoval):

@@ -12,9 +12,9 @@ from attrs import evolve, frozen
 from hermitcrab.cli.options import Settings, common_options, json_option, pass_settings
 
 if TYPE_CHECKING:
-    from hermitcrab.sessions.inventory import TranscriptPlace
-    from hermitcrab.sessions.mending import Verification
-    from hermitcrab.sessions.verify import Finding
+    from hermitcrab.sessions.repair.inventory import TranscriptPlace
+    from hermitcrab.sessions.repair.mending import Verification
+    from hermitcrab.sessions.repair.verify import Finding
 
 #: What every transcript in use has is told only of those that were asked for, and to programs.
 _COMMONPLACE = "lock-file"
@@ -67,7 +67,7 @@ def _lock_timeout(settings: Settings, fix: bool) -> int:
 
 def _places(settings: Settings, targets: Sequence[str]) -> list[TranscriptPlace]:
     from hermitcrab.cli.sessions import agent_folders
-    from hermitcrab.sessions.inventory import place_of, places_in
+    from hermitcrab.sessions.repair.inventory import place_of, places_in
 
     if not targets:
         folders = [folder / "sessions" for folder in agent_folders(settings.home_folder())]
@@ -86,7 +86,7 @@ def _place_of_key(settings: Settings, key: str) -> TranscriptPlace:
     from hermitcrab.agent.addressing import stored_key
     from hermitcrab.cli.sessions import sessions_folder
     from hermitcrab.errors import SessionNotFoundError
-    from hermitcrab.sessions.inventory import places_in, read_entries
+    from hermitcrab.sessions.repair.inventory import places_in, read_entries
 
     stored = stored_key(settings.config(), key)
     folder = sessions_folder(settings, stored)
@@ -101,8 +101,8 @@ def _place_of_key(settings: Settings, key: str) -> TranscriptPlace:
 
 def _examine(place: TranscriptPlace, *, fix: bool, lock_timeout_ms: int) -> _Report:
     from hermitcrab.errors import SessionError
-    from hermitcrab.sessions.mending import Verification, mend_transcript, verify_transcript
-    from hermitcrab.sessions.verify import Finding
+    from hermitcrab.sessions.repair.mending import Verification, mend_transcript, verify_transcript
+    from hermitcrab.sessions.repair.verify import Finding
 
     session_id = place.session_id
     found = Verification(path=place.path, session_id=session_id, entries=0, messages=0, findings=())

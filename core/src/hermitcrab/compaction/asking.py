@@ -18,7 +18,7 @@ from hermitcrab.messages.types import Message
 from hermitcrab.models.contract import ChatModel, ChatRequest, Purpose
 
 if TYPE_CHECKING:
-    from tenacity import RetryCallState
+    from tenacity import AsyncRetrying, RetryCallState
 
 ATTEMPTS = 3
 _RETRY_MINIMUM_S = 0.5
@@ -33,9 +33,7 @@ class SummaryTimeoutError(CompactionError):
 class SummaryRequests:
     """Asks one model, each time for at most ``timeout_s`` seconds. Cancelling the task cancels the request."""
 
-    def __init__(
-        self, model: ChatModel, *, timeout_s: float, thinking: str | None = None
-    ) -> None:
+    def __init__(self, model: ChatModel, *, timeout_s: float, thinking: str | None = None) -> None:
         self._model = model
         self._timeout_s = timeout_s
         self._thinking = thinking
@@ -48,8 +46,6 @@ class SummaryRequests:
         :raises ModelError: from the model.
         :raises CompactionError: for an empty answer, one that does not come in time, and whatever else a model raises.
         """
-        from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
-
         request = ChatRequest(
             messages=messages,
             system=system,
@@ -57,12 +53,8 @@ class SummaryRequests:
             max_tokens=max_tokens,
             thinking=self._thinking,
         )
-        retrying = AsyncRetrying(
-            stop=stop_after_attempt(ATTEMPTS),
-            wait=_retry_wait_s,
-            retry=retry_if_exception(_may_pass),
-            reraise=True,
-        )
+        # In a thread, because loading the library takes a while the first time.
+        retrying = await asyncio.to_thread(_retrying)
         answer: str = await retrying(self._complete, request)
         text = cut_answer(answer, max_tokens)
         if not text:
@@ -87,6 +79,17 @@ class SummaryRequests:
                 f"{type(error).__name__}: {error}", where=self._model.id
             ) from error
         return reply.text
+
+
+def _retrying() -> AsyncRetrying:
+    from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
+
+    return AsyncRetrying(
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=_retry_wait_s,
+        retry=retry_if_exception(_may_pass),
+        reraise=True,
+    )
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -113,8 +113,10 @@ def _ends(text: str, characters: int) -> str:
     if len(text) <= characters:
         return text
     head = int(characters * HEAD_SHARE)
-    first = text[:head].rsplit(maxsplit=1)[0]
-    return f"{first}\n{text[head - characters :].split(maxsplit=1)[-1]}"
+    # The words at the two cuts are left out: they may be parts of longer ones.
+    first = text[:head].rsplit(maxsplit=1)[:1]
+    last = text[head - characters :].split(maxsplit=1)[-1:]
+    return "\n".join((*first, *last))
 
 
 def _command_text(message: Message) -> str:

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from hermitcrab.compaction.budget import Budget
 from hermitcrab.messages.caps import GroupCapper
-from hermitcrab.messages.pairing import is_empty, repair_pairing
+from hermitcrab.messages.pairing import is_empty, iterate_groups, repair_pairing
 from hermitcrab.messages.provenance import framed
 from hermitcrab.messages.text import blocks_of
 from hermitcrab.messages.tokens import TokenCounter
@@ -31,7 +31,11 @@ class View:
 
 
 class ViewBuilder:
-    """Builds views; what it cut once it remembers."""
+    """Builds views; what it cut once it remembers.
+
+    Views of long conversations are built in worker threads, several at once too: what is remembered is looked up, set
+    and dropped in single operations, and is the same whoever made it.
+    """
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
@@ -52,11 +56,24 @@ class ViewBuilder:
         view = self._capped(legal, budget.group)
         last = max((i for i, one in enumerate(legal) if one.get("role") == "user"), default=-1)
         for spared in (last, -1):
-            limit = budget.group
-            while view.tokens > budget.usable and limit > _SMALLEST_GROUP:
+            if view.tokens > budget.usable:
                 shown = [one if i == spared else without_images(one) for i, one in enumerate(legal)]
-                view = self._capped(shown, limit)
-                limit //= 2
+                view = self._cut_until_it_fits(shown, view, budget)
+        return view
+
+    def _cut_until_it_fits(self, messages: Sequence[Message], view: View, budget: Budget) -> View:
+        """Halve what groups may take until the view fits; limits at which it surely does not are left out."""
+        sizes = [
+            self._counter.messages([messages[index] for index in group])
+            for group in iterate_groups(messages)
+        ]
+        limit = budget.group
+        while view.tokens > budget.usable and limit > _SMALLEST_GROUP:
+            half = limit // 2
+            wanted = budget.usable if half > _SMALLEST_GROUP else budget.window
+            if sum(min(size, half) for size in sizes) <= wanted:
+                view = self._capped(messages, limit)
+            limit = half
         return view
 
     def measure(self, messages: Sequence[Message], budget: Budget) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from hermitcrab.compaction.contract import Draft, FinishedSummary, SummarySettings, SummaryWish
@@ -22,6 +22,7 @@ NO_HISTORY = "No prior history."
 #: Identifiers of one text that are checked, and invented ones that are named.
 _MOST_CHECKED = 100
 _MOST_INVENTED = 20
+_PIECE_CHARACTERS = 500_000
 
 
 class JobWriter:
@@ -65,22 +66,25 @@ class JobWriter:
         return Draft(sections=with_headings(body), answer=body, tail=tail, mode="deterministic")
 
     def invented_identifiers(self, text: str) -> Sequence[str]:
-        named = extract_identifiers(text)[:_MOST_CHECKED]
-        return missing_identifiers(self._known, named)[:_MOST_INVENTED]
+        missing = extract_identifiers(text)[:_MOST_CHECKED]
+        for known in self._known:
+            missing = missing_identifiers(known, missing)
+            if not missing:
+                break
+        return missing[:_MOST_INVENTED]
 
     @cached_property
-    def _known(self) -> str:
-        """All that a summariser may have its identifiers from."""
+    def _known(self) -> Sequence[str]:
+        """All that a summariser may have its identifiers from, in pieces that are not too long to be searched."""
         messages = self._job.plan.messages
-        return "\n".join(
-            (
-                *map(plain_text, messages),
-                # A summariser that copies faithfully copies what was cut, and how it was escaped.
-                *map(self._reader.text, messages),
-                self._job.previous_summary or "",
-                self._job.focus or "",
-            )
+        texts = (
+            self._job.previous_summary or "",
+            self._job.focus or "",
+            *map(plain_text, messages),
+            # A summariser that copies faithfully copies what was cut, and how it was escaped.
+            *map(self._reader.text, messages),
         )
+        return joined_pieces(texts, _PIECE_CHARACTERS)
 
     def finish(self, draft: Draft) -> FinishedSummary:
         finished = self._drafter.finish(draft, self._job)
@@ -90,3 +94,17 @@ class JobWriter:
     def finished(self, text: str) -> FinishedSummary | None:
         """The summary with this very text, if it was made here."""
         return self._finished.get(text)
+
+
+def joined_pieces(texts: Iterable[str], characters: int) -> list[str]:
+    """The texts, many of them joined by newlines to one piece of about this many characters."""
+    pieces: list[str] = []
+    current: list[str] = []
+    size = 0
+    for text in texts:
+        current.append(text)
+        size += len(text) + 1
+        if size >= characters:
+            pieces.append("\n".join(current))
+            current, size = [], 0
+    return [*pieces, "\n".join(current)]

@@ -29,7 +29,7 @@ _MARKS = "\u3000-\u3002\u3008-\u301f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5
 _WORD = f"[^\\W{_HAN}]"
 _START, _END = f"(?<!{_WORD})", f"(?!{_WORD})"
 _NAME = f"(?:{_WORD}|[.@+-])"
-_HAN_NAME = f"(?:[\\w.@+-]){{0,80}}(?<=[{_HAN}])\\.(?:{_EXTENSIONS}){_END}"
+_HAN_NAME = f"(?:[\\w.@+-]){{0,80}}(?<=[{_HAN}])\\.(?=[a-z])(?:{_EXTENSIONS}){_END}"
 _PATTERN = re.compile(
     rf"(?P<url>https?://[^\s<>\"'`{_HAN}{_MARKS}]{{1,500}})"
     rf"|(?P<uuid>{_START}[0-9A-Fa-f]{{8}}(?:-[0-9A-Fa-f]{{4}}){{3}}-[0-9A-Fa-f]{{12}}{_END})"
@@ -46,6 +46,7 @@ _PATTERN = re.compile(
 #: What looks like a file name in code and is none.
 _NO_FILES = frozenset({"console.log", "process.env", "Math.log", "math.log", "np.log"})
 _TIME = re.compile(r"[0-9]{1,2}:[0-9]{2}")
+_WORD_RUN = re.compile(r"[A-Za-z0-9_]+")
 _TRAILING = ".,;:!?)]}>'\"`*"
 
 _APART = "(?<![A-Za-z0-9])"
@@ -99,8 +100,9 @@ def normal_form(identifier: str) -> str:
 
 def missing_identifiers(text: str, identifiers: Iterable[str]) -> list[str]:
     """Those identifiers that do not stand in ``text`` as whole tokens."""
-    upper = text.upper()
-    return [one for one in identifiers if not _stands_in(upper if _is_hex(one) else text, one)]
+    listed = list(identifiers)
+    upper = text.upper() if any(map(_is_hex, listed)) else text
+    return [one for one in listed if not _stands_in(upper if _is_hex(one) else text, one)]
 
 
 def _stands_in(text: str, identifier: str) -> bool:
@@ -109,7 +111,9 @@ def _stands_in(text: str, identifier: str) -> bool:
     while start >= 0:
         if _is_whole(text, start, start + len(wanted)):
             return True
-        start = text.find(wanted, start + 1)
+        # Where it begins inside of a word, all that follows in that word does so too.
+        word = _WORD_RUN.match(text, start) if _is_word(text[start - 1 : start]) else None
+        start = text.find(wanted, word.end() if word else start + 1)
     return False
 
 

@@ -42,7 +42,7 @@ class Message(TypedDict, total=False):
 
     ``timestamp`` is in milliseconds since the epoch. ``toolCallId``, ``toolName`` and ``isError`` belong to the role
     ``toolResult``; ``stopReason``, ``usage``, ``provider``, ``model`` and ``errorMessage`` to the role ``assistant``.
-    ``groupContext`` marks what was said in a group and not to the agent; ``groupSender`` names who in a group spoke to it.
+    ``groupContext`` marks what was said in a group and not to the agent, ``groupSender`` names who spoke to it in one.
     """
 
     role: Required[str]

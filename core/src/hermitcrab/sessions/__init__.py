@@ -11,9 +11,13 @@ from hermitcrab.sessions.inbound import InboundMessage
 from hermitcrab.sessions.rewrite import Replacement, RewriteResult
 
 if TYPE_CHECKING:
-    from hermitcrab.sessions.exporting import export_session
-    from hermitcrab.sessions.import_sources import LeftOut
-    from hermitcrab.sessions.importing import ImportedSession, ImportReport, import_sessions
+    from hermitcrab.sessions.exporting.exporting import export_session
+    from hermitcrab.sessions.importing.importing import (
+        ImportedSession,
+        ImportReport,
+        import_sessions,
+    )
+    from hermitcrab.sessions.importing.sources import LeftOut
 
 __all__ = [
     "ImportReport",
@@ -31,11 +35,11 @@ __all__ = [
 
 #: What few programs use, and what takes a while to load.
 _HOMES = {
-    "ImportReport": "hermitcrab.sessions.importing",
-    "ImportedSession": "hermitcrab.sessions.importing",
-    "LeftOut": "hermitcrab.sessions.import_sources",
-    "export_session": "hermitcrab.sessions.exporting",
-    "import_sessions": "hermitcrab.sessions.importing",
+    "ImportReport": "hermitcrab.sessions.importing.importing",
+    "ImportedSession": "hermitcrab.sessions.importing.importing",
+    "LeftOut": "hermitcrab.sessions.importing.sources",
+    "export_session": "hermitcrab.sessions.exporting.exporting",
+    "import_sessions": "hermitcrab.sessions.importing.importing",
 }
 
 __getattr__, _ = lazy_names(__name__, _HOMES)

@@ -18,7 +18,7 @@ from hermitcrab.messages.text import scrub
 from hermitcrab.sessions import database
 from hermitcrab.sessions.entry import MergePolicy, SessionEntry, from_json, merge, to_json
 from hermitcrab.sessions.patching import parse_patch
-from hermitcrab.sessions.rebuilding import rebuild_entries, transcripts_in
+from hermitcrab.sessions.repair.rebuilding import rebuild_entries, transcripts_in
 
 if TYPE_CHECKING:
     import sqlite3

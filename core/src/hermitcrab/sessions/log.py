@@ -16,7 +16,7 @@ from hermitcrab.config.names import camel_case
 from hermitcrab.errors import SessionLabelTakenError, TranscriptError
 from hermitcrab.messages.types import Message
 from hermitcrab.sessions.appends import Append, AppendQueue, Done, maker_of
-from hermitcrab.sessions.blob_files import blob_folder, copy_blobs, restore_message, storing
+from hermitcrab.sessions.blobs.files import blob_folder, copy_blobs, restore_message, storing
 from hermitcrab.sessions.context import ContextItem, context_items
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry
 from hermitcrab.sessions.entry import MergePolicy, milliseconds, record_of

@@ -13,19 +13,19 @@ from typing import Any
 from attrs import evolve
 
 from hermitcrab.errors import SessionLabelTakenError, SessionNotFoundError, TranscriptError
-from hermitcrab.sessions.archives import ArchivedSession, archives_in
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry
 from hermitcrab.sessions.entry import milliseconds, record_of, successor
 from hermitcrab.sessions.events import SessionEvents, change_of
 from hermitcrab.sessions.format import ENTRY_CHANGE, REPLACES_RECORDS, Entry, new_header
 from hermitcrab.sessions.keys import DEFAULT_MAIN_KEY
 from hermitcrab.sessions.log import Clock, SessionLog
+from hermitcrab.sessions.maintenance.archives import ArchivedSession, archives_in
+from hermitcrab.sessions.maintenance.removing import Removed
+from hermitcrab.sessions.maintenance.upkeep import delete_session, finish_deletion
 from hermitcrab.sessions.overriding import OverrideRules, patch_session
 from hermitcrab.sessions.reading import Branch
-from hermitcrab.sessions.removing import Removed
 from hermitcrab.sessions.renaming import former_main_key, rename_entry
 from hermitcrab.sessions.transcript import TranscriptStore
-from hermitcrab.sessions.upkeep import delete_session, finish_deletion
 
 logger = logging.getLogger("hermitcrab.sessions")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from attrs import field, frozen
 
 from hermitcrab.sessions.format import derived_id
-from hermitcrab.sessions.lineage import Lineage, Place
-from hermitcrab.sessions.survey import Survey
+from hermitcrab.sessions.repair.lineage import Lineage, Place
+from hermitcrab.sessions.repair.survey import Survey
 
 
 @frozen(kw_only=True)

@@ -7,10 +7,10 @@ from collections import Counter
 from attrs import evolve
 
 from hermitcrab.sessions.entry import SessionEntry
-from hermitcrab.sessions.file_names import FileKind, base_stem
-from hermitcrab.sessions.folder import Belonging, Ownership, Snapshot, StoredFile
-from hermitcrab.sessions.plan import FileRemoval, Removal, Rule, SessionRemoval
-from hermitcrab.sessions.protection import Protection
+from hermitcrab.sessions.maintenance.file_names import FileKind, base_stem
+from hermitcrab.sessions.maintenance.folder import Belonging, Ownership, Snapshot, StoredFile
+from hermitcrab.sessions.maintenance.plan import FileRemoval, Removal, Rule, SessionRemoval
+from hermitcrab.sessions.maintenance.protection import Protection
 
 
 class Draft:

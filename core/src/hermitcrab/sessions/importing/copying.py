@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hermitcrab.errors import TranscriptError
-from hermitcrab.sessions.blob_files import blob_folder, copy_blobs
+from hermitcrab.sessions.blobs.files import blob_folder, copy_blobs
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.entry import SessionEntry, record_of
 from hermitcrab.sessions.format import (
@@ -23,11 +23,11 @@ from hermitcrab.sessions.format import (
     IdSource,
     iso,
 )
-from hermitcrab.sessions.import_decisions import Relation
-from hermitcrab.sessions.import_sources import SourceTranscript
-from hermitcrab.sessions.import_values import WantedSession
+from hermitcrab.sessions.importing.decisions import Relation
+from hermitcrab.sessions.importing.sources import SourceTranscript
+from hermitcrab.sessions.importing.values import WantedSession
 from hermitcrab.sessions.locks import exclusive
-from hermitcrab.sessions.rebuilding import scan_transcript
+from hermitcrab.sessions.repair.rebuilding import scan_transcript
 from hermitcrab.sessions.transcript import JsonlTranscriptStore, end_of
 
 #: The steps of bringing a session in, in their order; at each of them the sessions here are whole.

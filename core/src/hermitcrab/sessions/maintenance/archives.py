@@ -9,10 +9,10 @@ from attrs import evolve, frozen
 
 from hermitcrab.errors import SessionError
 from hermitcrab.sessions.entry import SessionEntry
-from hermitcrab.sessions.file_names import base_stem
-from hermitcrab.sessions.folder import Ownership, StoredFile, read_files
 from hermitcrab.sessions.format import FORMAT_VERSION
-from hermitcrab.sessions.rebuilding import TranscriptFacts, scan_transcript
+from hermitcrab.sessions.maintenance.file_names import base_stem
+from hermitcrab.sessions.maintenance.folder import Ownership, StoredFile, read_files
+from hermitcrab.sessions.repair.rebuilding import TranscriptFacts, scan_transcript
 
 
 @frozen(kw_only=True)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from hermitcrab.errors import SessionError, SessionNotFoundError
-from hermitcrab.sessions.draft import Draft
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.entry import milliseconds
-from hermitcrab.sessions.folder import Snapshot, read_files
 from hermitcrab.sessions.keys import DEFAULT_MAIN_KEY
-from hermitcrab.sessions.maintenance import plan_maintenance
-from hermitcrab.sessions.plan import Limits, Plan, Removal, SessionRemoval
-from hermitcrab.sessions.protection import Protection
-from hermitcrab.sessions.removing import Clock, Removed, Remover, Skipped
+from hermitcrab.sessions.maintenance.draft import Draft
+from hermitcrab.sessions.maintenance.folder import Snapshot, read_files
+from hermitcrab.sessions.maintenance.maintenance import plan_maintenance
+from hermitcrab.sessions.maintenance.plan import Limits, Plan, Removal, SessionRemoval
+from hermitcrab.sessions.maintenance.protection import Protection
+from hermitcrab.sessions.maintenance.removing import Clock, Removed, Remover, Skipped
 
 if TYPE_CHECKING:
     import sqlite3

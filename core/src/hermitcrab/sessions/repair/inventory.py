@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from hermitcrab.errors import SessionError
 from hermitcrab.sessions.entry import SessionEntry, from_json
 from hermitcrab.sessions.keys import is_session_id
-from hermitcrab.sessions.verify import Finding
+from hermitcrab.sessions.repair.verify import Finding
 
 _TABLE = "sessions.sqlite"
 

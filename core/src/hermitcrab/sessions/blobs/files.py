@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from hermitcrab.errors import TranscriptError
 from hermitcrab.messages.text import scrub_text
 from hermitcrab.messages.types import Message
-from hermitcrab.sessions.blobs import BlobReference, externalise, references_in, restore
+from hermitcrab.sessions.blobs.blobs import BlobReference, externalise, references_in, restore
 from hermitcrab.sessions.format import Entry
 
 logger = logging.getLogger("hermitcrab.sessions")

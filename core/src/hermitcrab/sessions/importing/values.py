@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from hermitcrab.sessions.entry import SessionEntry
-from hermitcrab.sessions.import_sources import LeftOut, SourceTranscript
+from hermitcrab.sessions.importing.sources import LeftOut, SourceTranscript
 from hermitcrab.sessions.keys import (
     AgentKey,
     SessionScope,

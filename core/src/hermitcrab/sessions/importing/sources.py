@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 
 from hermitcrab.errors import TranscriptError
 from hermitcrab.sessions.format import FORMAT_VERSION
-from hermitcrab.sessions.import_names import (
+from hermitcrab.sessions.importing.names import (
     TranscriptName,
     agent_of_folder,
     is_interesting,
@@ -25,7 +25,7 @@ from hermitcrab.sessions.import_names import (
     why_not_imported,
 )
 from hermitcrab.sessions.lines import open_transcript, read_header
-from hermitcrab.sessions.rebuilding import TranscriptFacts, scan_transcript
+from hermitcrab.sessions.repair.rebuilding import TranscriptFacts, scan_transcript
 
 _ENTRIES = "sessions.json"
 _CHUNK_BYTES = 1_048_576

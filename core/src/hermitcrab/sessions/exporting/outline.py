@@ -20,8 +20,8 @@ from hermitcrab.sessions.format import (
     format_version,
     identified,
 )
-from hermitcrab.sessions.lineage import Place, lineage_of, way_up
 from hermitcrab.sessions.lines import open_transcript, read_header
+from hermitcrab.sessions.repair.lineage import Place, lineage_of, way_up
 from hermitcrab.sessions.tree import labels_on, name_on
 from hermitcrab.sessions.upgrade import upgrade_entries
 

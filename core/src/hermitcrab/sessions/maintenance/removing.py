@@ -24,10 +24,10 @@ from hermitcrab.errors import SessionError, SessionLockedError
 from hermitcrab.sessions import database
 from hermitcrab.sessions.entries import SessionEntries, SessionEntry, from_json, row_of
 from hermitcrab.sessions.events import SessionChanged, change_of
-from hermitcrab.sessions.file_names import archive_name, base_stem, parse_name
-from hermitcrab.sessions.folder import StoredFile
 from hermitcrab.sessions.locks import exclusive
-from hermitcrab.sessions.plan import FileRemoval, Removal, SessionRemoval
+from hermitcrab.sessions.maintenance.file_names import archive_name, base_stem, parse_name
+from hermitcrab.sessions.maintenance.folder import StoredFile
+from hermitcrab.sessions.maintenance.plan import FileRemoval, Removal, SessionRemoval
 
 if TYPE_CHECKING:
     import sqlite3

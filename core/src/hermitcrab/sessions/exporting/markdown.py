@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator
 
-from hermitcrab.sessions.export_parts import Folded, Picture, Said, Section
-from hermitcrab.sessions.export_text import fenced, one_line, plain, quoted
+from hermitcrab.sessions.exporting.parts import Folded, Picture, Said, Section
+from hermitcrab.sessions.exporting.text import fenced, one_line, plain, quoted
 
 _ESCAPED = str.maketrans({character: f"\\{character}" for character in "\\`*_[]#|~"})
 

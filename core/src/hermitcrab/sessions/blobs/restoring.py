@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from attrs import define, field
 
 from hermitcrab.messages.types import Message
-from hermitcrab.sessions.blob_files import blob_folder, restore_message
-from hermitcrab.sessions.blobs import has_references
+from hermitcrab.sessions.blobs.blobs import has_references
+from hermitcrab.sessions.blobs.files import blob_folder, restore_message
 from hermitcrab.sessions.log import SessionLog
 
 logger = logging.getLogger("hermitcrab.sessions")

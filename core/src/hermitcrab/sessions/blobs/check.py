@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from hermitcrab.errors import TranscriptError
 from hermitcrab.messages.media import shown_size
-from hermitcrab.sessions.blob_files import blob_folder, entry_references, read_blob
-from hermitcrab.sessions.blobs import BlobReference
-from hermitcrab.sessions.survey import Survey
-from hermitcrab.sessions.verify import Finding
+from hermitcrab.sessions.blobs.blobs import BlobReference
+from hermitcrab.sessions.blobs.files import blob_folder, entry_references, read_blob
+from hermitcrab.sessions.repair.survey import Survey
+from hermitcrab.sessions.repair.verify import Finding
 
 #: What the findings of this module are called; mending takes none of them away.
 BLOB_KINDS = frozenset({"blob", "orphan-blobs"})

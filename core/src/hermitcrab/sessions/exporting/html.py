@@ -8,8 +8,8 @@ import html
 import re
 from collections.abc import Iterator
 
-from hermitcrab.sessions.export_parts import Folded, Picture, Said, Section
-from hermitcrab.sessions.export_text import one_line, plain
+from hermitcrab.sessions.exporting.parts import Folded, Picture, Said, Section
+from hermitcrab.sessions.exporting.text import one_line, plain
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2024; --dim: #5c646c; --paper: #fff; --card: #f4f5f7; --line: #d5d9de;

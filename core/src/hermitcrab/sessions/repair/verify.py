@@ -13,9 +13,15 @@ from hermitcrab.sessions.branch import kept_part, leaf_after, path_to, without_r
 from hermitcrab.sessions.context import context_items
 from hermitcrab.sessions.format import FORMAT_VERSION, is_header, parse_time, reference
 from hermitcrab.sessions.keys import is_session_id
-from hermitcrab.sessions.lineage import NOWHERE, Lineage, kept_place, lineage_of, without_breaks
-from hermitcrab.sessions.repeats import repeats_in
-from hermitcrab.sessions.survey import Line, Survey
+from hermitcrab.sessions.repair.lineage import (
+    NOWHERE,
+    Lineage,
+    kept_place,
+    lineage_of,
+    without_breaks,
+)
+from hermitcrab.sessions.repair.repeats import repeats_in
+from hermitcrab.sessions.repair.survey import Line, Survey
 
 _IN_THE_BACKUP = "mending leaves it out, the backup keeps it"
 _JOINED = "mending lets it follow {parent}, so that what stands before is in the conversation again"

@@ -12,7 +12,7 @@ from attrs import frozen
 from hermitcrab.config.units import parse_duration_ms
 from hermitcrab.messages.media import shown_size
 from hermitcrab.sessions.entry import SessionEntry
-from hermitcrab.sessions.folder import StoredFile
+from hermitcrab.sessions.maintenance.folder import StoredFile
 
 if TYPE_CHECKING:
     from hermitcrab.config.schema.maintenance import MaintenanceConfig

@@ -13,12 +13,12 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from hermitcrab.errors import TranscriptError
-from hermitcrab.sessions.blob_check import BLOB_KINDS, blob_findings
+from hermitcrab.sessions.blobs.check import BLOB_KINDS, blob_findings
 from hermitcrab.sessions.lines import open_transcript
 from hermitcrab.sessions.locks import exclusive
-from hermitcrab.sessions.mended import mended_content
-from hermitcrab.sessions.survey import Survey, survey_file
-from hermitcrab.sessions.verify import Finding, findings_in, has_errors, is_mendable
+from hermitcrab.sessions.repair.mended import mended_content
+from hermitcrab.sessions.repair.survey import Survey, survey_file
+from hermitcrab.sessions.repair.verify import Finding, findings_in, has_errors, is_mendable
 
 logger = logging.getLogger("hermitcrab.sessions")
 

@@ -13,9 +13,9 @@ from attrs import evolve, frozen
 
 from hermitcrab.errors import TranscriptError
 from hermitcrab.sessions.entry import SessionEntry, milliseconds
-from hermitcrab.sessions.file_names import FileName, base_stem, parse_name
 from hermitcrab.sessions.format import format_version, parse_time, reference
 from hermitcrab.sessions.lines import open_transcript, read_header
+from hermitcrab.sessions.maintenance.file_names import FileName, base_stem, parse_name
 
 #: ``current``: what the entry of a key names. ``previous``: what it named before. ``related``: what neither is named,
 #: but is tied to one of them by the ``parentSession`` of a header.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hermitcrab.sessions.draft import Draft
-from hermitcrab.sessions.file_names import ArchiveReason
-from hermitcrab.sessions.folder import Snapshot, StoredFile
-from hermitcrab.sessions.plan import Limits, Plan, Rule, duration_words
-from hermitcrab.sessions.protection import Protection
+from hermitcrab.sessions.maintenance.draft import Draft
+from hermitcrab.sessions.maintenance.file_names import ArchiveReason
+from hermitcrab.sessions.maintenance.folder import Snapshot, StoredFile
+from hermitcrab.sessions.maintenance.plan import Limits, Plan, Rule, duration_words
+from hermitcrab.sessions.maintenance.protection import Protection
 
 #: What nobody finishes any more after so long: temporary files, and locks of transcripts that are gone.
 STALE_MS = 3_600_000

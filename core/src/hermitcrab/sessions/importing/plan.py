@@ -10,12 +10,12 @@ from attrs import define, evolve, field, frozen
 
 from hermitcrab.errors import SessionError
 from hermitcrab.sessions.entry import SessionEntry
-from hermitcrab.sessions.import_names import safe_session_id, session_file
-from hermitcrab.sessions.import_rows import entry_of_row, session_ids_before, updated_at
-from hermitcrab.sessions.import_sources import LeftOut, SourceFolder, Sources, SourceTranscript
-from hermitcrab.sessions.import_values import ImportPlan, PlanOptions, WantedSession
+from hermitcrab.sessions.importing.names import safe_session_id, session_file
+from hermitcrab.sessions.importing.rows import entry_of_row, session_ids_before, updated_at
+from hermitcrab.sessions.importing.sources import LeftOut, SourceFolder, Sources, SourceTranscript
+from hermitcrab.sessions.importing.values import ImportPlan, PlanOptions, WantedSession
 from hermitcrab.sessions.keys import is_session_id
-from hermitcrab.sessions.rebuilding import assemble_entries
+from hermitcrab.sessions.repair.rebuilding import assemble_entries
 
 _UNKNOWN_ARCHIVE = "it is an archive, and nothing tells of which key; name the file to import it"
 

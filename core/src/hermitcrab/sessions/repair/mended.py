@@ -18,9 +18,15 @@ from hermitcrab.sessions.format import (
     reference,
 )
 from hermitcrab.sessions.keys import is_session_id
-from hermitcrab.sessions.lineage import Lineage, Place, kept_place, lineage_of, without_breaks
-from hermitcrab.sessions.repeats import Repeats, repeats_in
-from hermitcrab.sessions.survey import Survey, other_header
+from hermitcrab.sessions.repair.lineage import (
+    Lineage,
+    Place,
+    kept_place,
+    lineage_of,
+    without_breaks,
+)
+from hermitcrab.sessions.repair.repeats import Repeats, repeats_in
+from hermitcrab.sessions.repair.survey import Survey, other_header
 
 #: Which field of an entry names another one without following it.
 _MENTIONS = {"label": "targetId", "branch_summary": "fromId"}

@@ -11,13 +11,14 @@ from attrs import evolve
 
 from hermitcrab.errors import SessionError, SessionNotFoundError
 from hermitcrab.messages.identifiers import redact as without_credentials
-from hermitcrab.sessions import export_html, export_markdown
-from hermitcrab.sessions.blob_files import blob_folder, restore_entry, restore_message
-from hermitcrab.sessions.blobs import has_references
+from hermitcrab.sessions.blobs.blobs import has_references
+from hermitcrab.sessions.blobs.files import blob_folder, restore_entry, restore_message
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.entry import SessionEntry
-from hermitcrab.sessions.export_outline import Outline, OutlinedBranch, entry_at, outline
-from hermitcrab.sessions.export_parts import Folded, Picture, Said, Section, section_of
+from hermitcrab.sessions.exporting import html as export_html
+from hermitcrab.sessions.exporting import markdown as export_markdown
+from hermitcrab.sessions.exporting.outline import Outline, OutlinedBranch, entry_at, outline
+from hermitcrab.sessions.exporting.parts import Folded, Picture, Said, Section, section_of
 from hermitcrab.sessions.format import Entry, decode_line, encode_line
 from hermitcrab.sessions.keys import agent_id_of, to_store_key
 from hermitcrab.sessions.lines import open_transcript

@@ -14,8 +14,13 @@ from attrs import define, evolve, field, frozen
 from hermitcrab.errors import SessionError
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.entry import SessionEntry, milliseconds
-from hermitcrab.sessions.import_copy import bring_in, clear_workshop, other_session_id, relation_to
-from hermitcrab.sessions.import_decisions import (
+from hermitcrab.sessions.importing.copying import (
+    bring_in,
+    clear_workshop,
+    other_session_id,
+    relation_to,
+)
+from hermitcrab.sessions.importing.decisions import (
     Action,
     Decision,
     Relation,
@@ -23,13 +28,13 @@ from hermitcrab.sessions.import_decisions import (
     decide,
     decide_earlier,
 )
-from hermitcrab.sessions.import_names import safe_session_id
-from hermitcrab.sessions.import_plan import plan_import
-from hermitcrab.sessions.import_sources import LeftOut, survey_sources
-from hermitcrab.sessions.import_values import ImportPlan, PlanOptions, WantedSession
-from hermitcrab.sessions.inventory import read_entries
+from hermitcrab.sessions.importing.names import safe_session_id
+from hermitcrab.sessions.importing.plan import plan_import
+from hermitcrab.sessions.importing.sources import LeftOut, survey_sources
+from hermitcrab.sessions.importing.values import ImportPlan, PlanOptions, WantedSession
 from hermitcrab.sessions.keys import normalise_agent_id, to_store_key
-from hermitcrab.sessions.rebuilding import rebuild_entries
+from hermitcrab.sessions.repair.inventory import read_entries
+from hermitcrab.sessions.repair.rebuilding import rebuild_entries
 
 if TYPE_CHECKING:
     from hermitcrab.config import Config

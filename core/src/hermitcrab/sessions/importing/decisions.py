@@ -8,7 +8,7 @@ from typing import Literal
 from attrs import define, evolve, field, frozen
 
 from hermitcrab.sessions.entry import SessionEntry
-from hermitcrab.sessions.import_values import WantedSession
+from hermitcrab.sessions.importing.values import WantedSession
 
 #: ``contained``: the file here begins with all that is to be imported, whatever was added since.
 Relation = Literal["absent", "contained", "differs"]

@@ -1,0 +1,1 @@
+"""Media and huge tool results beside the transcript (design 5)."""

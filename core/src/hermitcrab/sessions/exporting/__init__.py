@@ -1,0 +1,1 @@
+"""Conversations as files for people and other programs."""

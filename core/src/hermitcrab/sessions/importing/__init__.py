@@ -1,0 +1,1 @@
+"""Conversations from other homes and programs."""

@@ -1,0 +1,1 @@
+"""Transcripts and entry tables that were damaged: found, mended, made again (design 5)."""
