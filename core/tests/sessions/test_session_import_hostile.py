@@ -303,6 +303,21 @@ def test_an_import_that_stops_at_any_step_is_completed_by_the_next(step, write, 
     assert len(read_transcript(ours / "s1.jsonl").entries) == 2, "recorded once"
 
 
+def test_what_a_killed_import_left_in_the_workshop_is_cleared_away(write, rows, take, ours):
+    """A process can be killed after its transcript is in place and before it has tidied up."""
+    write()
+    rows({"main": {"sessionId": "s1"}})
+    assert take().is_complete
+    for file in ours.glob("sessions.sqlite*"):
+        file.unlink()
+    (ours / ".importing").mkdir(mode=0o700)
+    (ours / ".importing" / "s1.jsonl.lock").write_text("")
+    (ours / ".importing" / "s1.jsonl").write_text("half a copy")
+    SessionEntries(ours / "sessions.sqlite").close()
+    take()
+    assert not (ours / ".importing").exists()
+
+
 @given(st.text())
 def test_any_text_gives_a_session_id_that_is_safe(text):
     assert is_session_id(safe_session_id(text))

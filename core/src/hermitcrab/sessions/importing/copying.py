@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hermitcrab.errors import TranscriptError
+from hermitcrab.errors import SessionError, TranscriptError
 from hermitcrab.sessions.blobs.files import blob_folder, copy_blobs
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.entry import SessionEntry, record_of
@@ -116,8 +116,15 @@ def bring_in(
 
 def clear_workshop(folder: Path) -> None:
     """Remove what no import uses any more from the sessions folder of an agent."""
+    workshop = folder / WORKSHOP
+    for name in {path.name.removesuffix(".lock") for path in workshop.glob("*.jsonl*")}:
+        with (
+            suppress(SessionError),  # another import is at work on it
+            exclusive(folder / f"{name}.lock", purpose="import", timeout_ms=0),
+        ):
+            _sweep(workshop / name)
     with suppress(OSError):  # it is not there, or another import is at work in it
-        (folder / WORKSHOP).rmdir()
+        workshop.rmdir()
 
 
 def make_private(folder: Path) -> None:
@@ -144,11 +151,16 @@ def _put_in_place(wanted: WantedSession, target: Path, on_step: Callable[[str], 
         on_step("recorded")
         os.rename(copy, target)
     finally:
-        for leftover in (copy, copy.with_name(f"{copy.name}.lock")):
-            with suppress(OSError):
-                leftover.unlink(missing_ok=True)
+        _sweep(copy)
     _sync(target.parent)
     on_step("in place")
+
+
+def _sweep(copy: Path) -> None:
+    """Remove a copy and its lock; a process that was killed may have left either."""
+    for leftover in (copy, copy.with_name(f"{copy.name}.lock")):
+        with suppress(OSError):
+            leftover.unlink(missing_ok=True)
 
 
 def _copy_blobs(source: SourceTranscript, target: Path) -> None:

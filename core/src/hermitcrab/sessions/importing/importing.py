@@ -207,7 +207,8 @@ class _Importer:
         """Close the tables, and leave nothing behind but sessions."""
         for agent_id, table in self._tables.items():
             table.close()
-            clear_workshop(self._folder(agent_id))
+            if not self.dry_run:
+                clear_workshop(self._folder(agent_id))
 
     def _decided(self, wanted: WantedSession) -> Decision:
         try:
