@@ -197,8 +197,16 @@ class TestMemory:
         seen: list[str] = []
         counter = TokenCounter(lambda text: seen.append(text) or len(text), remembered=2)
         first, second, third = user("1"), user("2"), user("3")
-        counter.messages([first, second, third, third, second, first])
+        for message in (first, second, third, third, second, first):
+            counter.message(message)
         assert seen == ["1", "2", "3", "1"]
+
+    def test_a_list_that_is_longer_than_the_memory_is_counted_once_all_the_same(self) -> None:
+        seen: list[str] = []
+        counter = TokenCounter(lambda text: seen.append(text) or len(text), remembered=2)
+        messages = [user(str(number)) for number in range(9)]
+        assert counter.messages(iter(messages)) == counter.messages(messages)
+        assert len(seen) == 9
 
 
 class TestEncodings:

@@ -29,7 +29,7 @@ _CLASSES: tuple[tuple[ReasonClass, str], ...] = (
         r"|everything is recent|not yet flushed",
     ),
     ("below_threshold", r"below (?:the )?threshold|already under (?:the )?target"),
-    ("already_compacted", r"already compacted|has compacted this session meanwhile"),
+    ("already_compacted", r"already[ _]compacted|has compacted this session meanwhile"),
     ("deferred_background", r"deferred"),
     (
         "live_context_still_exceeds_target",

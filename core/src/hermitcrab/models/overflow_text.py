@@ -33,7 +33,7 @@ _REASONING = re.compile(
     r"reasoning.{0,40}(?:required|mandatory|must|cannot|disable)", re.IGNORECASE
 )
 
-_NUMBER = r"(?P<tokens>\d{1,3}(?:[,_]\d{3})+|\d+)"
+_NUMBER = r"(?<![\d,_])(?P<tokens>\d{1,3}(?:[,_]\d{3}){1,3}|\d{1,9})(?!\d)"
 #: What stands around the size of the request; the size of the window stands elsewhere in the same texts.
 _OBSERVED = tuple(
     re.compile(pattern, re.IGNORECASE)
@@ -52,10 +52,10 @@ _OBSERVED = tuple(
     )
 )
 _PER_MINUTE = re.compile(
-    r"limit:? (?P<limit>[\d,]+).{0,20}requested:? (?P<asked>[\d,]+)", re.IGNORECASE
+    r"limit:? (?P<limit>[\d,]{1,15}).{0,20}requested:? (?P<asked>[\d,]{1,15})", re.IGNORECASE
 )
-#: No request has more tokens than this; what is more is an id or a time.
-_MOST_TOKENS = 100_000_000
+#: What a provider says stands at the beginning of its text; the rest may be the request.
+_READ_CHARACTERS = 20_000
 
 
 def is_throttling(text: str) -> bool:
@@ -82,16 +82,18 @@ def is_overflow(status: int, text: str) -> bool:
 
 def observed_tokens(text: str) -> int | None:
     """The size of the request in tokens by the provider's count, where its text tells."""
+    text = text[:_READ_CHARACTERS]
     for pattern in _OBSERVED:
         found = pattern.search(text)
         if found is not None:
             tokens = _number(found["tokens"])
-            return tokens if 0 < tokens < _MOST_TOKENS else None
+            return tokens or None
     return None
 
 
 def exceeds_rate_alone(text: str) -> bool:
     """Whether one request by itself is larger than all that the provider allows in a minute: waiting cannot help."""
+    text = text[:_READ_CHARACTERS]
     found = _PER_MINUTE.search(text) if is_throttling(text) else None
     return found is not None and _number(found["asked"]) > _number(found["limit"])
 
