@@ -11,8 +11,8 @@ from typing import Any
 from attrs import asdict, evolve, field, frozen
 
 from hermitcrab import Host, hookimpl
+from hermitcrab.agent.assembled import AssembledContext
 from hermitcrab.agent.replay import ReplayOptions, replay, replay_config
-from hermitcrab.agent.session import AssembledContext
 from hermitcrab.config import Config
 from hermitcrab.config.names import camel_case
 from hermitcrab.models import ChatModel

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermitcrab.compaction.budget import Budget
-from hermitcrab.compaction.plan import CompactionPlan, NothingToCompact, latest_ask, plan_compaction
+from hermitcrab.compaction.plan import (
+    CompactionPlan,
+    NothingToCompact,
+    latest_ask,
+    plan_compaction,
+    takes_at_least,
+)
 from hermitcrab.compaction.view import ViewBuilder
 from hermitcrab.messages.build import assistant, tool_result, user
 from hermitcrab.messages.pairing import group_messages
@@ -212,6 +218,52 @@ def test_every_plan_is_safe(
             item.message["role"] in {"user", "custom", "bashExecution"}
             for item in plan.turn_prefix[1:]
         )
+
+
+def _said(*roles: str) -> list[Message]:
+    return [{"role": role, "content": f"m{index}"} for index, role in enumerate(roles)]
+
+
+def test_messages_that_nobody_has_answered_are_kept_whatever_is_wanted() -> None:
+    """Context 4.11, version B: a cut never lies behind a request that waits for its answer."""
+    messages = _said("user", "assistant", "user", "assistant", "user", "user", "user")
+    plan = planned(items(messages), budget(), sized(*[300] * 7), keep_recent=0)
+    assert [item.entry_id for item in plan.kept] == ["entry4", "entry5", "entry6"]
+
+
+def test_waiting_messages_take_no_more_than_half_of_what_is_usable() -> None:
+    """Otherwise a session in which every turn fails would be stuck."""
+    messages = _said("assistant", *["user"] * 9)
+    plan = planned(items(messages), budget(), sized(*[600] * 10), keep_recent=0)
+    assert len(plan.kept) == 4
+    assert sum(600 for _ in plan.kept) <= budget().group
+
+
+def test_what_nobody_has_said_to_the_agent_waits_for_no_answer() -> None:
+    messages = _said("user", "assistant", "user", "user", "user")
+    found = items(messages)
+    found[3:] = [ContextItem(item.entry_id, item.message, is_synthetic=True) for item in found[3:]]
+    plan = planned(found, budget(), sized(*[300] * 5), keep_recent=0)
+    assert [item.entry_id for item in plan.kept] == ["entry2", "entry3", "entry4"]
+    found[2] = ContextItem("entry2", messages[2], is_synthetic=True)
+    plan = planned(found, budget(), sized(*[300] * 5), keep_recent=0)
+    assert [item.entry_id for item in plan.kept] == ["entry4"]
+
+
+def test_only_what_may_be_kept_is_measured_apart() -> None:
+    """P24: with 10,000 messages the rest is measured once, all together."""
+    sizes: list[int] = []
+
+    def watched(messages: Sequence[Message]) -> int:
+        sizes.append(len(messages))
+        return 400 * len(messages)
+
+    plan = planned(items(talk(200)), budget(), watched)
+    assert len(plan.kept) == 3
+    assert sizes == [200, 1, 1, 1]
+    assert takes_at_least(talk(200), 1_500, watched)
+    assert sizes[4:] == [1, 1, 1, 1]
+    assert not takes_at_least(talk(2), 801, watched)
 
 
 def test_the_latest_ask_is_the_last_user_message_with_text() -> None:

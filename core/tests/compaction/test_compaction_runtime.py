@@ -671,3 +671,18 @@ async def test_a_thousand_messages_are_compacted_within_a_bounded_number_of_requ
     total = sum(map(bench.counter.message, (i.message for i in bench.log.items())))
     assert total <= bench.budget().usable
     assert len(model.requests) <= 150
+
+
+async def test_a_request_that_was_delivered_twice_is_summarised_once(
+    bench: Any, work: Any, scripted: Any
+) -> None:
+    """Context 6.7"""
+    ask = "Please restart the staging server."
+    twice = [user(ask, timestamp=1_000), user(ask, timestamp=2_000)]
+    await bench.log.append_messages([*work(1), *twice, assistant("On it."), *work(12)])
+    model = scripted()
+    assert (await bench.compact(model)).compacted
+    assert sum(text.count(ask) for text in model.texts) == 1
+    (event,) = [event for event in bench.events if event.hook == "session_before_compact"]
+    assert sum(message["content"] == twice[0]["content"] for message in event.messages) == 1
+    assert sum(item.message in twice for item in bench.log.items()) == 0

@@ -133,3 +133,14 @@ def test_even_the_last_message_loses_images_that_cannot_fit(
     made = view.build_within([user([{"type": "text", "text": "these"}, *[IMAGE] * 5])], budget)
     assert made.tokens <= budget.usable
     assert text_of(made.messages[0]).startswith("these")
+
+
+def test_groups_are_not_cut_to_sizes_at_which_they_surely_do_not_fit(settings: Any) -> None:
+    """With thousands of messages, cutting all of them again and again takes minutes."""
+    counted: list[str] = []
+    counter = TokenCounter(lambda text: counted.append(text) or len(text) // 4)  # type: ignore[func-returns-value]
+    messages = [user("word " * 200, timestamp=1) for _ in range(400)]
+    budget = make_budget(8_000, 300, settings())
+    made = ViewBuilder(counter).build_within(messages, budget)
+    assert made.tokens > budget.usable
+    assert len(counted) == len(messages)

@@ -176,6 +176,13 @@ async def test_the_window_is_configured_or_of_the_entry_or_of_the_server() -> No
     )
 
 
+async def test_the_log_says_where_a_window_comes_from(caplog: pytest.LogCaptureFixture) -> None:
+    """P20: nobody knew why a session was compacted so early."""
+    caplog.set_level(logging.DEBUG, "hermitcrab.models")
+    await resolve_context_window(Asked("w/b", 4_096), configured=None, entry=None)
+    assert "w/b: a context window of 4096 tokens, from server" in caplog.text
+
+
 async def test_an_assumed_window_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     for _ in range(2):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermitcrab.compaction import HEADINGS, Draft, FinishedSummary
+from hermitcrab.memory.files import sections_named
 from hermitcrab.messages import assistant, tool_result, user
 from hermitcrab_compaction_safeguard.audit import (
     audit_answer,
@@ -24,7 +25,6 @@ from hermitcrab_compaction_safeguard.conversation import (
     recent_turns,
     tool_failures,
 )
-from hermitcrab_compaction_safeguard.rules import sections_named
 
 GOOD = "\n".join(f"{heading}\n- port 9003" for heading in HEADINGS)
 

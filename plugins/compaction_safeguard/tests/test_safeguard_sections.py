@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermitcrab.memory.files import sections_named
 from hermitcrab.messages import tool_result, user
-from hermitcrab_compaction_safeguard.rules import sections_named, workspace_rules
+from hermitcrab_compaction_safeguard.rules import workspace_rules
 from hermitcrab_compaction_safeguard.sections import (
     EARLIER_LEFT_OUT,
     Part,

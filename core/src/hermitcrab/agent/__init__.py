@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hermitcrab._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from hermitcrab.agent.assembled import AssembledContext
     from hermitcrab.agent.command_calls import ChatCommand, CommandCall
     from hermitcrab.agent.events import (
         Compacted,
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
         TurnEvent,
     )
     from hermitcrab.agent.handle import Session
-    from hermitcrab.agent.session import AssembledContext
     from hermitcrab.agent.spawning import SpawnResult
     from hermitcrab.agent.tools import Tool, ToolContext
     from hermitcrab.models.contract import TextDelta, ThinkingDelta
 
 _HOMES = {
-    "AssembledContext": "hermitcrab.agent.session",
+    "AssembledContext": "hermitcrab.agent.assembled",
     "ChatCommand": "hermitcrab.agent.command_calls",
     "CommandCall": "hermitcrab.agent.command_calls",
     "Compacted": "hermitcrab.agent.events",

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from attrs import evolve
 
+from hermitcrab.agent.assembled import AssembledContext, prompt_of
 from hermitcrab.agent.memory_sync import MemorySync
 from hermitcrab.agent.services import Services
-from hermitcrab.agent.session import AssembledContext, SessionContext, prompt_of
+from hermitcrab.agent.session import SessionContext
 from hermitcrab.agent.setup import TurnSetup, set_up_turn
 from hermitcrab.hooks import AgentEnd
 from hermitcrab.messages.types import Message

@@ -116,6 +116,7 @@ class Host:
             health=health,
             model=model,
             clock=clock or system_clock,
+            environ=environ,
         )
         host = cls(services)
         try:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
-from hermitcrab.agent.session import AssembledContext, SessionContext
+from hermitcrab.agent.assembled import SWITCH_ON, WAY_OUT, AssembledContext
+from hermitcrab.agent.session import SessionContext
 from hermitcrab.compaction.budget import Budget
 from hermitcrab.compaction.outcome import CompactionOutcome, CompactionTrigger
 from hermitcrab.errors import ModelOverflowError, ModelTimeoutError
@@ -111,6 +112,6 @@ class Recovery:
         return ModelOverflowError(
             said,
             where=self.session.model.id,
-            hint=hint,
+            hint=WAY_OUT if self._is_enabled else SWITCH_ON,
             observed_tokens=error.observed_tokens,
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from hermitcrab.agent.assembled import AssembledContext
 from hermitcrab.agent.clock import RecordedClock
 from hermitcrab.agent.events import Compacted, Flushed, TurnEvent
 from hermitcrab.agent.host import Host
@@ -23,7 +24,7 @@ from hermitcrab.agent.recording import (
     first_moment,
     recorded_turns,
 )
-from hermitcrab.agent.session import AssembledContext, SessionContext
+from hermitcrab.agent.session import SessionContext
 from hermitcrab.agent.toolbox import run_call
 from hermitcrab.agent.turn import Turn, TurnObserver
 from hermitcrab.config import Config

@@ -7,9 +7,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from hermitcrab.agent.activity import Activity
+from hermitcrab.agent.assembled import AssembledContext, too_large
 from hermitcrab.agent.engine_calls import EngineCalls
 from hermitcrab.agent.flushing import SessionFlush
 from hermitcrab.agent.history import limited_history
@@ -24,10 +25,8 @@ from hermitcrab.compaction.view import View, ViewBuilder
 from hermitcrab.context import AssembleResult
 from hermitcrab.context.delegation import using_compaction_runtime
 from hermitcrab.context.resolve import ResolvedEngine
-from hermitcrab.errors import CompactionError
 from hermitcrab.hooks import BeforeMessageWrite, HookContext, HookEvent
 from hermitcrab.memory.flush import FlushOutcome
-from hermitcrab.messages.text import text_of
 from hermitcrab.messages.types import Message
 from hermitcrab.models.contract import ChatModel, ToolSchema
 from hermitcrab.models.offline.model import OfflineModel
@@ -42,25 +41,6 @@ logger = logging.getLogger("hermitcrab.agent")
 
 #: How often the context may be compacted before one model call.
 COMPACTIONS_PER_CALL = 3
-
-
-@frozen(kw_only=True)
-class AssembledContext:
-    """What the model gets: messages, the system prompt with the engine's addition, and sizes in tokens.
-
-    ``request_tokens`` is everything: system prompt, tool schemas and messages. ``window`` is the context window.
-    ``compaction_id`` is the entry of the compaction behind which the messages stand.
-    """
-
-    messages: Sequence[Message]
-    system: str
-    system_prompt_addition: str | None
-    tokens: int
-    request_tokens: int
-    window: int
-    compaction_id: str | None = None
-    flushes: Sequence[FlushOutcome] = ()
-    compactions: Sequence[CompactionOutcome] = ()
 
 
 class SessionContext:
@@ -212,8 +192,13 @@ class SessionContext:
                 break
         view = await self._within(result, view, added, budget)
         if view.tokens + added > budget.window - budget.fixed:
-            reason = compactions[-1].reason if compactions else None
-            raise self._too_large(view.tokens + added, budget, reason)
+            raise too_large(
+                view.tokens + added,
+                budget,
+                where=self.log.key,
+                is_enabled=self.parts.settings.compaction.enabled,
+                reason=compactions[-1].reason if compactions else None,
+            )
         system = self._with_refresh(system)
         return AssembledContext(
             messages=await self.media.restored(view.messages),
@@ -267,19 +252,6 @@ class SessionContext:
 
     def _with_refresh(self, system: str) -> str:
         return f"{system}\n\n{self._refresh}" if self._refresh else system
-
-    def _too_large(self, tokens: int, budget: Budget, reason: str | None) -> CompactionError:
-        said = f"the context takes {tokens} tokens and at most {budget.usable} fit"
-        hint = "Start afresh with /new or /reset, or use a model with a larger context window."
-        if not self.parts.settings.compaction.enabled:
-            return CompactionError(
-                said,
-                where="agents.defaults.compaction.enabled",
-                hint=f"Automatic compaction is off: set this key to true, or compact with /compact. {hint}",
-            )
-        return CompactionError(
-            f"{said}; {reason}" if reason else said, where=self.log.key, hint=hint
-        )
 
     async def _assemble_once(self, budget: Budget) -> tuple[AssembleResult, View]:
         await self.log.refresh()
@@ -422,11 +394,3 @@ class SessionContext:
     async def close(self) -> None:
         """Release the engine."""
         await self.engine_calls.close()
-
-
-def prompt_of(messages: Sequence[Message]) -> str:
-    """The text of the last user message, which engines get as the prompt."""
-    for message in reversed(messages):
-        if message.get("role") == "user":
-            return text_of(message)
-    return ""

@@ -11,13 +11,14 @@ from typing import Any
 
 from attrs import field, frozen
 
+from hermitcrab.agent.assembled import AssembledContext
 from hermitcrab.agent.call_report import CallReport
 from hermitcrab.agent.events import Compacted, Emit, Flushed, Reply
 from hermitcrab.agent.loop_guard import LoopGuard, StopReason, stop_note
 from hermitcrab.agent.notices import Notices
 from hermitcrab.agent.preparation import PreparedTurn
 from hermitcrab.agent.recovery import Recovery
-from hermitcrab.agent.session import AssembledContext, SessionContext
+from hermitcrab.agent.session import SessionContext
 from hermitcrab.agent.shown_work import ShownWork
 from hermitcrab.agent.toolbox import Toolbox, run_call
 from hermitcrab.compaction.budget import Budget

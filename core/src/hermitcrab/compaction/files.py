@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,13 @@ from hermitcrab.messages.types import Message
 MOST_FILES = 200
 _READING = frozenset({"read"})
 _CHANGING = frozenset({"write", "edit"})
+_PATCHING = "apply_patch"
 _PATH_ARGUMENTS = ("path", "file_path", "filePath")
+_PATCH_ARGUMENTS = ("input", "patch")
+#: A line of a patch that names a file.
+_PATCHED = re.compile(
+    r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (\S[^\n]{0,1000})", re.MULTILINE
+)
 
 
 @frozen
@@ -35,10 +42,13 @@ def file_lists(messages: Iterable[Message], earlier: Mapping[str, Any] | None) -
     modified = dict.fromkeys(_paths(details.get("modifiedFiles")))
     for message in messages:
         for call in tool_calls_of(message):
+            name = _tool_of(call["name"])
+            if name == _PATCHING:
+                modified |= dict.fromkeys(_patched(call["arguments"]))
             path = _path_of(call["arguments"])
-            if path and call["name"] in _CHANGING:
+            if path and name in _CHANGING:
                 modified[path] = None
-            elif path and call["name"] in _READING:
+            elif path and name in _READING:
                 read[path] = None
     only_read = [path for path in read if path not in modified]
     return FileLists(read=only_read[-MOST_FILES:], modified=list(modified)[-MOST_FILES:])
@@ -51,3 +61,14 @@ def _paths(value: object) -> list[str]:
 def _path_of(arguments: Mapping[str, Any]) -> str | None:
     values = (arguments.get(name) for name in _PATH_ARGUMENTS)
     return next((value for value in values if isinstance(value, str) and value), None)
+
+
+def _tool_of(name: str) -> str:
+    """The name of a tool without that of the server that offers it, such as ``mcp__files__``."""
+    return name.rpartition("__")[2].lower()
+
+
+def _patched(arguments: Mapping[str, Any]) -> list[str]:
+    values = (arguments.get(name) for name in _PATCH_ARGUMENTS)
+    patch = next((value for value in values if isinstance(value, str)), "")
+    return [path.strip() for path in _PATCHED.findall(patch)]

@@ -68,7 +68,7 @@ def compaction_due(now: Pressure, budget: Budget, settings: GateSettings) -> Due
         return Due("early")
     limit = settings.max_active_transcript_bytes
     if 0 < limit <= now.visible_bytes and not is_latched(now, limit):
-        return None if _is_cooling_down(now, budget) else Due("bytes")
+        return Due("bytes")
     return None
 
 

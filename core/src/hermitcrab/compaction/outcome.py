@@ -50,7 +50,10 @@ class CompactionOutcome:
     @property
     def reason_class(self) -> ReasonClass | None:
         """What kind of reason kept it from compacting; ``None`` if it did compact."""
-        return None if self.compacted else reason_class(self.reason)
+        if self.compacted:
+            return None
+        found = reason_class(self.reason)
+        return "guard_blocked" if found == "unknown" and self.status == "cancelled" else found
 
     def record(self) -> dict[str, Any]:
         """The outcome as JSON data with camelCase names, without the summary's text."""

@@ -21,10 +21,11 @@ _SHAPE = (
     "Write notes with exactly these five headings, each once, in this order:\n"
     + "\n".join(HEADINGS)
     + f'\nUnder each write short "- " lines, newest first, or "{NOTHING}" ("{NO_IDENTIFIERS}" under the last).\n'
-    "Decisions: what was decided or found out and why. Open TODOs: work begun or promised, with its state. "
-    "Constraints/Rules: what the user requires or forbids. Pending user asks: requests not yet answered, the latest "
-    "first; leave out what is finished. Write in the main language of the conversation; never translate code, paths, "
-    "identifiers, errors or the headings."
+    "Decisions: what was decided, found out, finished or tried in vain, and why. Open TODOs: work begun or promised, "
+    "with its state. Constraints/Rules: what the user requires or forbids. Pending user asks: every request not yet "
+    "answered, the latest first; what is finished stands under Decisions with its outcome. Say only what the record "
+    "says. Write in the main language of the conversation; never translate code, paths, identifiers, errors or the "
+    "headings."
 )
 _KEEP_IDENTIFIERS = (
     " Copy every identifier exactly as it stands: ids, hashes, paths, file names, URLs, hosts, "

@@ -46,6 +46,8 @@ _PATTERN = re.compile(
 #: What looks like a file name in code and is none.
 _NO_FILES = frozenset({"console.log", "process.env", "Math.log", "math.log", "np.log"})
 _TIME = re.compile(r"[0-9]{1,2}:[0-9]{2}")
+#: What stands so often in a text as a part of something longer is not looked for any further.
+_MOST_OCCURRENCES = 5_000
 _WORD_RUN = re.compile(r"[A-Za-z0-9_]+")
 _TRAILING = ".,;:!?)]}>'\"`*"
 
@@ -108,7 +110,9 @@ def missing_identifiers(text: str, identifiers: Iterable[str]) -> list[str]:
 def _stands_in(text: str, identifier: str) -> bool:
     wanted = normal_form(identifier)
     start = text.find(wanted)
-    while start >= 0:
+    for _ in range(_MOST_OCCURRENCES):
+        if start < 0:
+            return False
         if _is_whole(text, start, start + len(wanted)):
             return True
         # Where it begins inside of a word, all that follows in that word does so too.

@@ -236,8 +236,16 @@ async def resolve_context_window(
 ) -> ContextWindow:
     """The window of a model (design 7): ``configured``, the provider's ``entry``, the server, else 32,000.
 
-    The assumption is logged once for each model.
+    Where it comes from is logged; the assumption as a warning, once for each model (context 10, P20).
     """
+    window = await _known_window(model, configured, entry)
+    _log.debug("%s: a context window of %d tokens, from %s", model.id, window.tokens, window.source)
+    return window
+
+
+async def _known_window(
+    model: ChatModel, configured: int | None, entry: int | None
+) -> ContextWindow:
     if configured is not None:
         return ContextWindow(configured, "config")
     if entry is not None:

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from hermitcrab.compaction import cut_graphemes
+from hermitcrab.memory.files import RULES_FILE, rules_sections
 
 logger = logging.getLogger("hermitcrab.plugins.compaction-safeguard")
 
-RULES_FILE = "AGENTS.md"
 RULES_CHARACTERS = 2_000
 TRUNCATED = "...[truncated]..."
-#: What is read of the file at most, in bytes.
-_MOST_BYTES = 1 << 20
-#: Sections by their present names, and the names that older workspaces have for them.
-_PRESENT = frozenset({"session startup", "red lines"})
-_OLDER = ("Every Session", "Safety")
-
-_HEADING = re.compile(r"(?P<level>#{1,6})[ \t]+(?P<title>[^\r\n]*)")
-_FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
 
 
 def workspace_rules(workspace: Path | None, names: Sequence[str]) -> str:
@@ -29,55 +20,13 @@ def workspace_rules(workspace: Path | None, names: Sequence[str]) -> str:
     if workspace is None or not names:
         return ""
     try:
-        text = _read(workspace)
+        found = rules_sections(workspace, names)
     except OSError as error:
         logger.warning("the rules of %s are left out: %s", workspace / RULES_FILE, error)
         return ""
-    found = sections_named(text, names)
-    if not found and {name.strip().casefold() for name in names} == _PRESENT:
-        found = sections_named(text, _OLDER)
     if not found:
         return ""
     rules = "\n\n".join(found)
     if len(rules) > RULES_CHARACTERS:
         rules = f"{cut_graphemes(rules, RULES_CHARACTERS).rstrip()}\n{TRUNCATED}"
     return f"<workspace-critical-rules>\n{rules}\n</workspace-critical-rules>"
-
-
-def _read(workspace: Path) -> str:
-    """The file, if it lies in the workspace once links are followed."""
-    root = workspace.resolve()
-    file = (root / RULES_FILE).resolve()
-    if not file.is_relative_to(root):
-        raise PermissionError(f"{file} lies outside of the workspace")
-    if not file.is_file():
-        return ""
-    with file.open("rb") as stream:
-        return stream.read(_MOST_BYTES).decode("utf-8", errors="replace")
-
-
-def sections_named(text: str, names: Sequence[str]) -> list[str]:
-    """The sections of the second and third level with these titles, in the order of the names; case does not count.
-
-    A section ends at the next heading of the same or a higher level. What is fenced as code has no headings. Titles
-    are set in bold letters, so that they are no headings of the summary.
-    """
-    wanted: dict[str, list[str]] = {name.strip().casefold(): [] for name in names if name.strip()}
-    current: list[str] | None = None
-    depth = 0
-    fence = ""
-    for line in text.splitlines():
-        mark = _FENCE.match(line)
-        if mark is not None and (not fence or mark["fence"].startswith(fence)):
-            fence = "" if fence else mark["fence"]
-        heading = None if fence else _HEADING.fullmatch(line)
-        if heading is not None:
-            level, title = len(heading["level"]), heading["title"].strip().strip("#").strip()
-            if current is None or level <= depth:
-                current = wanted.get(title.casefold()) if level in (2, 3) else None
-                depth = level
-            if current is not None:
-                current.append(f"**{title}**")
-        elif current is not None:
-            current.append(line)
-    return [section for lines in wanted.values() if (section := "\n".join(lines).strip())]

@@ -154,8 +154,9 @@ class Safeguard:
         if self._settings.identifier_policy == "strict":
             invented = writer.invented_identifiers(named_identifiers(draft))
         issues = audit_answer(draft, ask=ask, invented=invented)
-        if writer.count_text(draft.answer) > writer.limits.tokens:
-            issues.append(f"{TOO_LONG}:{len(draft.answer)} characters")
+        tokens = writer.count_text(draft.answer)
+        if tokens > writer.limits.tokens:
+            issues.append(f"{TOO_LONG}:{tokens} tokens, at most {writer.limits.tokens} fit")
         if invented:
             draft = without_invented(draft, invented)
         body = writer.finish(evolve(draft, tail=""))
