@@ -25,6 +25,7 @@ The tree::
     │   └── ModelRequestError           the provider calls the request malformed
     ├── CompactionError                 a compaction that could not be carried out
     ├── MemoryBackendError              a memory backend that failed
+    │   └── EmbeddingError              an embedding provider that failed; carries its ``kind``
     └── ToolError                       a tool call that cannot be carried out
         └── PathRefusedError            a path outside the workspace
 
@@ -34,11 +35,13 @@ A message says what happened, ``where`` names the file, plugin or config path, `
 from __future__ import annotations
 
 from os import PathLike
+from typing import Literal
 
 __all__ = [
     "CompactionError",
     "ConfigError",
     "ContextEngineError",
+    "EmbeddingError",
     "EntryError",
     "HermitcrabError",
     "HookError",
@@ -213,6 +216,34 @@ class CompactionError(HermitcrabError):
 
 class MemoryBackendError(HermitcrabError):
     """A memory backend failed."""
+
+
+#: How an embedding provider failed. ``transient``: no answer, a server error or too many requests, so that it may
+#: work later. ``quota``: the quota or balance is used up. ``auth``: the credentials are missing or refused.
+#: ``request``: it refuses what was asked for. ``answer``: it answered with something other than the vectors.
+#: ``switched``: the fallback takes its place from now on.
+EmbeddingFailure = Literal["transient", "quota", "auth", "request", "answer", "switched"]
+
+
+class EmbeddingError(MemoryBackendError):
+    """An embedding provider failed.
+
+    :param kind: how; see :data:`EmbeddingFailure`.
+    :param retry_after_s: seconds that the provider asked us to wait, where it said so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: EmbeddingFailure,
+        where: str | PathLike[str] | None = None,
+        hint: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.kind = kind
+        self.retry_after_s = retry_after_s
 
 
 class ToolError(HermitcrabError):

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from hermitcrab.agent.assembled import prompt_of
 from hermitcrab.agent.preparation import ModelWish
 from hermitcrab.agent.running import RunningTurns
-from hermitcrab.agent.session import prompt_of
 from hermitcrab.agent.toolbox import Toolbox
 from hermitcrab.agent.tools import Tool, ToolContext, builtin_tools
 from hermitcrab.messages import assistant, user

@@ -47,6 +47,9 @@ class CommandLine:
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     monkeypatch.delenv("HERMITCRAB_HOME", raising=False)
     monkeypatch.delenv("HERMITCRAB_PLUGINS", raising=False)
+    for provider in ("OPENAI", "GEMINI", "VOYAGE", "MISTRAL"):
+        # With a key, memory of the tests would be sent to a provider of embeddings.
+        monkeypatch.delenv(f"{provider}_API_KEY", raising=False)
     return CommandLine(tmp_path / "home")
 
 

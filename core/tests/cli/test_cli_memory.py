@@ -38,8 +38,25 @@ def test_search_as_text_shows_where_and_what(remembering):
 
 
 def test_a_search_that_finds_nothing_says_so_and_is_no_error(remembering):
+
     assert "nothing found" in remembering("memory", "search", "xyzzy").stderr
     assert remembering.json("memory", "search", "xyzzy")["results"] == []
+
+
+def test_explain_says_why_a_result_ranks_where_it_does(remembering):
+    (hit,) = remembering.json("memory", "explain", "harbour", "--max-results", "1")["results"]
+    assert hit["path"] == "memory/2026-10-05.md"
+    assert hit["keyword"] == 1
+    assert 0.9 <= hit["decay"] <= 1
+    assert 0 < hit["fusion"] <= 1
+    printed = remembering("memory", "explain", "harbour", "--max-results", "1").stdout
+    assert "memory/2026-10-05.md" in printed
+    assert "keyword 1.00" in printed
+    assert "decay" in printed
+
+
+def test_explain_without_any_hit_says_so(remembering):
+    assert "nothing found" in remembering("memory", "explain", "   ").stderr
 
 
 def test_min_score_and_max_results_narrow_the_search(remembering):

@@ -40,3 +40,22 @@ def test_every_line_that_is_not_blank_is_in_a_passage(lines: list[str]):
             text = "".join(having)
             assert all(text.count(letter) >= line.count(letter) for letter in set("ab#1|。"))
     assert all(passage.text.strip() for passage in passages)
+
+
+def test_what_each_one_says_is_a_unit_where_the_talk_is_long():
+    lines = [f"{name}: {'word ' * 12}{name}." for name in ("Ann", "Bo Li", "Ann", "**Cy**") * 3]
+    assert [each.text for each in passages_of("\n".join(lines))] == lines
+
+
+def test_an_exchange_that_fits_is_one_unit():
+    text = "用户：我养了一只猫\nAI：它叫什么？\n\n用户：团子\nAI：真好听"
+    assert [each.text for each in passages_of(text)] == text.split("\n\n")
+
+
+def test_wrapped_prose_is_not_taken_for_speech():
+    lines = [
+        f"The harbour was foggy and the boats stayed in, line {n} of the log" for n in range(12)
+    ]
+    units = passages_of("\n".join(lines))
+    assert all("\n" in unit.text for unit in units[:-1])
+    assert "\n".join(unit.text for unit in units) == "\n".join(lines)

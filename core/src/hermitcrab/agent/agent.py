@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve
 
 from hermitcrab.agent.clock import Clock
+from hermitcrab.agent.memory_parts import MemoryParts, make_memory
 from hermitcrab.agent.override_rules import AgentOverrideRules
 from hermitcrab.agent.spawning import SPAWN_TOOL
 from hermitcrab.agent.tools import MemoryToolSettings, Tool, builtin_tools
 from hermitcrab.config import AgentSettings, Config, agent_settings, default_agent_id
 from hermitcrab.errors import HermitcrabError
-from hermitcrab.memory.contract import MemoryBackend, MemoryContext
 from hermitcrab.plugins.host import PluginHost
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.events import SessionEvents
@@ -36,27 +36,27 @@ class Agent:
         workspace: Path,
         folder: Path,
         sessions: Sessions,
-        memory: MemoryBackend | None,
-        memory_failure: str | None,
+        memory: MemoryParts,
         tools: list[Tool],
     ) -> None:
         self.settings = settings
         self.workspace = workspace
         self.folder = folder
         self.sessions = sessions
-        self.memory = memory
-        self.memory_failure = memory_failure
+        self.memory = memory.backend
+        self.memory_failure = memory.failure
+        self.embeddings = memory.embeddings
         self.tools = tools
+        self._memory = memory
 
     @property
     def agent_id(self) -> str:
         return self.settings.agent_id
 
     async def close(self) -> None:
-        """Close the sessions and the memory backend."""
+        """Close the sessions and the memory."""
         await self.sessions.close()
-        if self.memory is not None:
-            await self.memory.close()
+        await self._memory.close()
 
 
 def workspace_of(config: Config, agent_id: str, home: Path) -> Path:
@@ -82,12 +82,14 @@ async def make_agent(
     check_model: Callable[[str], object] = lambda reference: None,
     thinking_levels: Callable[[str], Sequence[str]] = lambda reference: (),
     events: SessionEvents | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
 ) -> Agent:
     """Make an agent's folders and parts. A memory backend that cannot be made is reported, not fatal.
 
     :param check_model: raises ConfigError for a model, ``provider/name``, that nobody can make.
     :param thinking_levels: the thinking levels that a model can be told.
     :param events: told of what becomes of its sessions.
+    :param environ: where keys of embedding providers may stand.
     :raises HermitcrabError: if its folders cannot be created.
     """
     settings = agent_settings(config, agent_id)
@@ -107,12 +109,20 @@ async def make_agent(
         rules=AgentOverrideRules(settings, check_model, thinking_levels),
         events=events,
     )
-    memory, failure = await _make_memory(config, settings, workspace, folder, home, plugins)
+    memory = await make_memory(
+        config,
+        settings,
+        workspace=workspace,
+        folder=folder,
+        home=home,
+        plugins=plugins,
+        environ=environ,
+    )
     tool_settings = MemoryToolSettings(
         citations=config.memory.citations,
         max_results=settings.memory_search.query.max_results,
     )
-    tools = builtin_tools(memory, tool_settings)
+    tools = builtin_tools(memory.backend, tool_settings)
     tools += _plugin_tools(plugins, {SPAWN_TOOL, *(tool.name for tool in tools)})
     return Agent(
         settings,
@@ -120,7 +130,6 @@ async def make_agent(
         folder=folder,
         sessions=sessions,
         memory=memory,
-        memory_failure=failure,
         tools=tools,
     )
 
@@ -143,54 +152,6 @@ def make_folders(*folders: Path) -> None:
                 where=folder,
                 hint="Choose a writable place with --home or HERMITCRAB_HOME.",
             ) from error
-
-
-async def _make_memory(
-    config: Config,
-    settings: AgentSettings,
-    workspace: Path,
-    folder: Path,
-    home: Path,
-    plugins: PluginHost,
-) -> tuple[MemoryBackend | None, str | None]:
-    slot = config.plugins.slots.memory
-    if slot == "none" or not settings.memory_search.enabled:
-        return None, None
-    factory = plugins.registries.memory_backends.find(slot)
-    if factory is None:
-        record = plugins.records.get(slot)
-        if record is not None and record.status != "loaded":
-            return None, f"memory backend '{slot}' is not used: {record.error or record.reason}"
-        return None, (
-            f"memory backend '{slot}' is not registered. Install the distribution that provides it"
-            " (for memory-core: pip install 'hermitcrab[standard]'), or see `hermitcrab plugins doctor`"
-        )
-    context = MemoryContext(
-        agent_id=settings.agent_id,
-        workspace=workspace,
-        home=home,
-        index_path=folder / "memory.sqlite",
-        logger=logging.getLogger("hermitcrab.memory"),
-        config=settings.memory_search,
-        plugin_config=plugins.plugin_config(slot),
-    )
-    try:
-        made = factory(context) if _takes_argument(factory) else factory()
-        backend: MemoryBackend = await made if inspect.isawaitable(made) else made
-    except Exception as error:
-        logger.warning(
-            "memory backend '%s' failed to start", slot, exc_info=True, extra={"plugin_id": slot}
-        )
-        return None, f"memory backend '{slot}' failed to start: {error}"
-    return backend, None
-
-
-def _takes_argument(factory: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters)
 
 
 def _plugin_tools(plugins: PluginHost, taken: Collection[str]) -> list[Tool]:

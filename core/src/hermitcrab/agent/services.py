@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Services:
     """The parts of one host.
 
     :param model: answers instead of the configured models.
+    :param environ: where keys of embedding providers may stand.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Services:
         health: HealthStore,
         model: ChatModel | None,
         clock: Clock,
+        environ: Mapping[str, str],
     ) -> None:
         self.home = home
         self.config = config
@@ -60,6 +62,7 @@ class Services:
         self.engines = engines
         self.health = health
         self.clock = clock
+        self._environ = environ
         self.hooks = HookDispatcher(plugins.implementations, health)
         self.session_events = SessionEvents(self._plugin_listeners, self._listener_failed)
         #: What a session's depth allows it besides its agent's tools.
@@ -90,6 +93,7 @@ class Services:
                     check_model=self.model_for,
                     thinking_levels=self.thinking_levels,
                     events=self.session_events,
+                    environ=self._environ,
                 )
                 self._agents[name] = agent
             return agent

@@ -82,22 +82,27 @@ def _may_write(folder: Path) -> bool:
 
 
 async def _examine_memory(loaded: LoadedPlugins) -> list[Finding]:
-    """Whether the memory of each agent that is in use can work."""
+    """Whether the memory of each agent that is in use can work, and by meaning too where that is wanted."""
     from hermitcrab.cli.findings import Finding
     from hermitcrab.cli.inspection import agents_in_use, opened_agent
+    from hermitcrab.cli.memory_embeddings import embedding_warnings
     from hermitcrab.errors import HermitcrabError
 
     findings = []
     for agent_id in agents_in_use(loaded):
+        subject = f"memory of agent {agent_id}"
         try:
             async with opened_agent(loaded, agent_id) as agent:
                 error = agent.memory_failure
+                findings += [
+                    Finding(level="warning", subject=subject, message=message)
+                    for message in embedding_warnings(agent.embeddings)
+                ]
                 if agent.memory is not None:
                     error = (await agent.memory.probe()).error
         except HermitcrabError as failure:
             error = str(failure)
         if error is not None:
-            subject = f"memory of agent {agent_id}"
             findings.append(Finding(level="error", subject=subject, message=error))
     return findings
 

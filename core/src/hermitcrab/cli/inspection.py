@@ -98,6 +98,8 @@ async def engine_state(loaded: LoadedPlugins) -> EngineState:
 @asynccontextmanager
 async def opened_agent(loaded: LoadedPlugins, agent_id: str) -> AsyncIterator[Agent]:
     """The parts of an agent; creates its folders."""
+    import os
+
     from hermitcrab.agent.agent import make_agent
     from hermitcrab.agent.clock import system_clock
 
@@ -107,6 +109,7 @@ async def opened_agent(loaded: LoadedPlugins, agent_id: str) -> AsyncIterator[Ag
         home=loaded.home,
         clock=system_clock,
         plugins=loaded.plugins,
+        environ=os.environ,
     )
     try:
         yield agent

@@ -11,13 +11,17 @@ import click
 from hermitcrab.cli.options import Settings, common_options, json_option, pass_settings
 
 if TYPE_CHECKING:
+    from hermitcrab.agent.agent import Agent
     from hermitcrab.memory.contract import (
+        Explanation,
         MemoryBackend,
         MemoryStatus,
+        ProbeResult,
         ReadResult,
         SearchResult,
         SyncReport,
     )
+    from hermitcrab.memory.embeddings.resolution import EmbeddingChoice
 
 agent_option = click.option("--agent", "agent_id", help="The agent; default the default agent.")
 
@@ -29,7 +33,9 @@ def memory_command() -> None:
 
 
 @memory_command.command("index")
-@click.option("--force", is_flag=True, help="Index unchanged files again.")
+@click.option(
+    "--force", is_flag=True, help="Index unchanged files again, and make vectors that cost money."
+)
 @agent_option
 @json_option
 @common_options
@@ -48,8 +54,12 @@ def index_command(settings: Settings, force: bool, agent_id: str | None, as_json
         f"{amount(report.indexed, 'file')} indexed, {report.unchanged:,} unchanged,"
         f" {report.removed:,} removed; {amount(report.chunks, 'chunk')}, {report.duration_s:.1f} s"
     )
+    if report.embedded:
+        say(f"{amount(report.embedded, 'text')} embedded")
     for skipped in report.skipped:
         warn(f"left out: {skipped}")
+    if report.problem is not None:
+        warn(report.problem)
 
 
 @memory_command.command("search")
@@ -77,6 +87,30 @@ def search_command(
         print_json(_result_json(result))
     else:
         _print_result(result)
+
+
+@memory_command.command("explain")
+@click.argument("query")
+@click.option(
+    "--max-results", type=click.IntRange(1, 100), default=6, help="At most this many results."
+)
+@agent_option
+@json_option
+@common_options
+@pass_settings
+def explain_command(
+    settings: Settings, query: str, max_results: int, agent_id: str | None, as_json: bool
+) -> None:
+    """Show why each result for QUERY ranks where it does."""
+    from hermitcrab.cli.memory_explain import explanation_json, print_explanations
+    from hermitcrab.cli.output import print_json
+    from hermitcrab.cli.running import run
+
+    explanations = run(_explain(settings, agent_id, query, max_results))
+    if as_json:
+        print_json({"results": [explanation_json(each) for each in explanations]})
+    else:
+        print_explanations(explanations)
 
 
 @memory_command.command("get")
@@ -112,18 +146,25 @@ def get_command(
 
 
 @memory_command.command("status")
+@click.option("--deep", is_flag=True, help="Ask the embedding provider for one vector.")
 @agent_option
 @json_option
 @common_options
 @pass_settings
-def status_command(settings: Settings, agent_id: str | None, as_json: bool) -> None:
+def status_command(settings: Settings, deep: bool, agent_id: str | None, as_json: bool) -> None:
     """Show the state of the index."""
+    from hermitcrab.cli.memory_details import detail_fields
+    from hermitcrab.cli.memory_embeddings import (
+        embedding_fields,
+        embedding_warnings,
+        embeddings_json,
+    )
     from hermitcrab.cli.output import print_fields, print_json, warn
     from hermitcrab.cli.running import run
 
-    status = run(_status(settings, agent_id))
+    status, choice, probe = run(_status(settings, agent_id, deep=deep))
     if as_json:
-        print_json(status_json(status))
+        print_json(status_json(status) | {"embeddings": embeddings_json(choice, probe)})
         return
     print_fields(
         [
@@ -132,9 +173,12 @@ def status_command(settings: Settings, agent_id: str | None, as_json: bool) -> N
             ("files", f"{status.files:,}{' (some changed since)' if status.dirty else ''}"),
             ("chunks", f"{status.chunks:,}"),
             ("search", status.mode),
-            *((name, str(value)) for name, value in status.details.items()),
+            *embedding_fields(choice, probe),
+            *detail_fields(status.details),
         ]
     )
+    for sentence in embedding_warnings(choice):
+        warn(sentence)
     for sentence in (*status.notes, *(f"left out: {each}" for each in status.skipped)):
         warn(sentence)
     if status.last_error is not None:
@@ -143,6 +187,14 @@ def status_command(settings: Settings, agent_id: str | None, as_json: bool) -> N
 
 @asynccontextmanager
 async def _backend(settings: Settings, agent_id: str | None) -> AsyncIterator[MemoryBackend]:
+    async with _agent(settings, agent_id) as (_, memory):
+        yield memory
+
+
+@asynccontextmanager
+async def _agent(
+    settings: Settings, agent_id: str | None
+) -> AsyncIterator[tuple[Agent, MemoryBackend]]:
     from hermitcrab.cli.opening import open_host
     from hermitcrab.errors import MemoryBackendError
     from hermitcrab.sessions.keys import normalise_agent_id
@@ -155,13 +207,18 @@ async def _backend(settings: Settings, agent_id: str | None) -> AsyncIterator[Me
                 where="plugins.slots.memory",
                 hint=None if agent.memory_failure else "Select a memory plugin in config.yaml.",
             )
-        yield agent.memory
+        yield agent, agent.memory
 
 
 async def _index(settings: Settings, agent_id: str | None, *, force: bool) -> SyncReport:
+    from hermitcrab.cli.memory_details import cost_note
+    from hermitcrab.cli.output import note
     from hermitcrab.cli.progress import ProgressBar
 
     async with _backend(settings, agent_id) as memory:
+        cost = cost_note((await memory.status()).details) if force else None
+        if cost is not None:
+            note(cost)
         with ProgressBar("index") as bar:
             return await memory.sync("cli", force=force, progress=bar.update)
 
@@ -181,8 +238,15 @@ async def _search(
         return await memory.search(
             query,
             max_results=max_results or defaults.max_results,
-            min_score=defaults.min_score if min_score is None else min_score,
+            min_score=min_score,
         )
+
+
+async def _explain(
+    settings: Settings, agent_id: str | None, query: str, max_results: int
+) -> tuple[Explanation, ...]:
+    async with _backend(settings, agent_id) as memory:
+        return await memory.explain(query, max_results=max_results)
 
 
 async def _get(
@@ -192,9 +256,15 @@ async def _get(
         return await memory.read(path, start=start, lines=lines)
 
 
-async def _status(settings: Settings, agent_id: str | None) -> MemoryStatus:
-    async with _backend(settings, agent_id) as memory:
-        return await memory.status()
+async def _status(
+    settings: Settings, agent_id: str | None, *, deep: bool
+) -> tuple[MemoryStatus, EmbeddingChoice, ProbeResult | None]:
+    from hermitcrab.cli.memory_embeddings import probed
+
+    async with _agent(settings, agent_id) as (agent, memory):
+        # The probe comes first: it finds out how long the vectors are.
+        probe = await probed(agent.embeddings) if deep else None
+        return await memory.status(), agent.embeddings, probe
 
 
 def _print_result(result: SearchResult) -> None:
@@ -250,6 +320,8 @@ def _report_json(report: SyncReport) -> dict[str, Any]:
         "chunks": report.chunks,
         "skipped": list(report.skipped),
         "durationMs": round(report.duration_s * 1000),
+        "embedded": report.embedded,
+        "problem": report.problem,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from keyword import iskeyword
 
 __all__ = ["camel_case", "snake_case"]
 
@@ -11,10 +12,11 @@ _CAPITAL = re.compile(r"[A-Z]")
 
 
 def camel_case(name: str) -> str:
-    """``reserve_tokens_floor`` becomes ``reserveTokensFloor``."""
-    return _WORD_START.sub(lambda match: match[1].upper(), name)
+    """``reserve_tokens_floor`` becomes ``reserveTokensFloor``, ``lambda_`` becomes ``lambda``."""
+    return _WORD_START.sub(lambda match: match[1].upper(), name).removesuffix("_")
 
 
 def snake_case(name: str) -> str:
     """``reserveTokensFloor`` becomes ``reserve_tokens_floor``; undoes :func:`camel_case`."""
-    return _CAPITAL.sub(lambda match: f"_{match[0].lower()}", name)
+    snake = _CAPITAL.sub(lambda match: f"_{match[0].lower()}", name)
+    return f"{snake}_" if iskeyword(snake) else snake

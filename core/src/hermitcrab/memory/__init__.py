@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hermitcrab.memory import files
     from hermitcrab.memory.contract import (
         EmbeddingProvider,
+        Explanation,
         Hit,
         MemoryBackend,
         MemoryContext,
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
         SearchResult,
         SyncReport,
     )
+    from hermitcrab.memory.embeddings.contract import EmbeddingContext
     from hermitcrab.memory.tools import prompt_section
 
 __all__ = [
+    "EmbeddingContext",
     "EmbeddingProvider",
+    "Explanation",
     "Hit",
     "MemoryBackend",
     "MemoryContext",
@@ -38,6 +42,7 @@ __all__ = [
 ]
 
 _HOMES = dict.fromkeys(__all__, "hermitcrab.memory.contract") | {
+    "EmbeddingContext": "hermitcrab.memory.embeddings.contract",
     "files": "hermitcrab.memory.files",
     "prompt_section": "hermitcrab.memory.tools",
 }

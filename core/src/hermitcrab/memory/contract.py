@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import field, frozen
 
-from hermitcrab.errors import MemoryBackendError
+from hermitcrab.errors import EmbeddingError, MemoryBackendError
 
 if TYPE_CHECKING:
     from hermitcrab.config.schema import MemorySearchConfig
@@ -28,7 +28,8 @@ class MemoryContext:
 
     ``home`` is the host's home, ``index_path`` the file in which the agent's derived index may stand, ``config`` the
     agent's memory search settings (``None`` means the defaults), ``plugin_config`` the validated
-    ``plugins.entries.<id>.config``.
+    ``plugins.entries.<id>.config``. ``embeddings`` is the chosen embedding provider, which the host closes;
+    where there is none, ``embeddings_problem`` says why, unless none was wanted.
     """
 
     agent_id: str
@@ -38,6 +39,8 @@ class MemoryContext:
     logger: Logger
     config: MemorySearchConfig | None = None
     plugin_config: Any = None
+    embeddings: EmbeddingProvider | None = None
+    embeddings_problem: str | None = None
 
 
 @frozen(kw_only=True)
@@ -71,6 +74,21 @@ class SearchResult:
 
 
 @frozen(kw_only=True)
+class Explanation:
+    """Why a hit ranks where it does.
+
+    ``keyword`` and ``vector`` are what the two sides say, between 0 and 1 relative to the best one, ``None`` where a
+    side says nothing; ``decay`` is what age left of the score; ``named_date`` says that the query names its date.
+    """
+
+    hit: Hit
+    keyword: float | None = None
+    vector: float | None = None
+    decay: float = 1.0
+    named_date: bool = False
+
+
+@frozen(kw_only=True)
 class ReadResult:
     """Lines of a memory file; ``next_start`` is the line to go on with, ``None`` at the end of the file."""
 
@@ -85,7 +103,11 @@ class ReadResult:
 
 @frozen(kw_only=True)
 class SyncReport:
-    """What a sync did, in files; ``skipped`` names what was left out and why."""
+    """What a sync did, in files; ``skipped`` names what was left out and why.
+
+    ``embedded`` is how many texts an embedding provider was asked for; ``problem`` says why a search by meaning will
+    miss some or all of them, if it will.
+    """
 
     reason: str
     indexed: int = 0
@@ -94,6 +116,8 @@ class SyncReport:
     chunks: int = 0
     skipped: tuple[str, ...] = ()
     duration_s: float = 0.0
+    embedded: int = 0
+    problem: str | None = None
 
 
 @frozen(kw_only=True)
@@ -187,21 +211,36 @@ class MemoryBackend(ABC):
             hint="Edit the Markdown file in which it stands instead",
         )
 
+    async def explain(self, query: str, *, max_results: int = 6) -> tuple[Explanation, ...]:
+        """The hits of a search with what they came from. Optional."""
+        raise MemoryBackendError(
+            "this memory backend does not explain its order",
+            where=type(self).__name__,
+            hint="Use `hermitcrab memory search`, which shows the scores",
+        )
+
     def prompt_section(self, tools: Sequence[str]) -> str | None:
         """The backend's part of the system prompt, given the names of the tools on offer. Optional."""
         return None
 
 
 class EmbeddingProvider(ABC):
-    """Turns texts into vectors of ``dims`` numbers."""
+    """Turns texts into vectors of ``dims`` numbers and length 1.
+
+    ``dims`` is 0 while nobody knows it: before the first answer of a model that is not known. ``remote`` says that
+    texts leave this machine and that asking may cost money. Making one neither loads weights nor connects.
+
+    It raises :class:`~hermitcrab.errors.EmbeddingError` when it fails. ``CancelledError`` propagates.
+    """
 
     id: str
     model: str
     dims: int
+    remote: bool = False
 
     @abstractmethod
     async def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector for each text, in order."""
+        """One vector for each text, in order; as many texts as there are, batches are the provider's business."""
 
     @abstractmethod
     async def embed_query(self, text: str) -> list[float]:
@@ -210,6 +249,14 @@ class EmbeddingProvider(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """Changes whenever vectors stop being comparable; never contains a secret (memory 3.6)."""
+
+    async def probe(self) -> ProbeResult:
+        """Whether it can work right now: it embeds one word. Never an :class:`EmbeddingError`."""
+        try:
+            await self.embed_query("ping")
+        except EmbeddingError as error:
+            return ProbeResult(ok=False, error=str(error))
+        return ProbeResult(ok=True)
 
     async def close(self) -> None:
         """Release connections; may be called more than once."""

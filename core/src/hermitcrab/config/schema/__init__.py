@@ -9,14 +9,18 @@ from hermitcrab.config.schema.agents import (
     AgentDefaults,
     AgentEntry,
     AgentsConfig,
-    ChunkingConfig,
     CompactionConfig,
     MemoryFlushConfig,
-    MemorySearchConfig,
     MidTurnPrecheckConfig,
-    QueryConfig,
 )
 from hermitcrab.config.schema.maintenance import MaintenanceConfig
+from hermitcrab.config.schema.memory_query import QueryConfig
+from hermitcrab.config.schema.memory_search import (
+    ChunkingConfig,
+    EmbeddingSyncConfig,
+    MemorySearchConfig,
+    RemoteEmbeddingsConfig,
+)
 from hermitcrab.config.schema.models import ModelEntry, ModelsConfig, ProviderConfig
 from hermitcrab.config.schema.plugins import (
     PluginEntry,
@@ -33,6 +37,7 @@ __all__ = [
     "ChunkingConfig",
     "CompactionConfig",
     "Config",
+    "EmbeddingSyncConfig",
     "MaintenanceConfig",
     "MemoryConfig",
     "MemoryFlushConfig",
@@ -46,6 +51,7 @@ __all__ = [
     "PluginsConfig",
     "ProviderConfig",
     "QueryConfig",
+    "RemoteEmbeddingsConfig",
     "SessionConfig",
 ]
 

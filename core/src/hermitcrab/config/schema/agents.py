@@ -17,19 +17,17 @@ from hermitcrab.config.schema.forms import (
     ThinkingLevel,
     VerboseLevel,
 )
+from hermitcrab.config.schema.memory_search import MemorySearchConfig
 from hermitcrab.config.schema.pruning import ContextPruningConfig
 
 __all__ = [
     "AgentDefaults",
     "AgentEntry",
     "AgentsConfig",
-    "ChunkingConfig",
     "CompactionConfig",
     "MemoryFlushConfig",
-    "MemorySearchConfig",
     "MidTurnPrecheckConfig",
     "QualityGuardConfig",
-    "QueryConfig",
     "SubagentsConfig",
 ]
 
@@ -209,45 +207,6 @@ class CompactionConfig:
         factory=MemoryFlushConfig,
         metadata=about("The silent turn that saves durable facts before a compaction."),
     )
-
-
-@frozen(kw_only=True)
-class ChunkingConfig:
-    """How Markdown is cut into pieces for the index (memory 3.4)."""
-
-    tokens: Annotated[int, Range(minimum=1)] = field(
-        default=400, metadata=about("The size of a piece, in tokens.")
-    )
-    overlap: Count = field(
-        default=80, metadata=about("How much of a piece the next one repeats, in tokens.")
-    )
-
-
-@frozen(kw_only=True)
-class QueryConfig:
-    """What a search returns."""
-
-    max_results: Annotated[int, Range(minimum=1, maximum=100)] = field(
-        default=6, metadata=about("How many results a search returns at most.")
-    )
-    min_score: Annotated[float, Range(minimum=0, maximum=1)] | None = field(
-        default=None,
-        metadata=about("The least score of a result; null leaves it to the memory backend."),
-    )
-
-
-@frozen(kw_only=True)
-class MemorySearchConfig:
-    """What is indexed and how it is searched (memory 9.1)."""
-
-    enabled: bool = field(default=True, metadata=about("Whether memory can be searched."))
-    extra_paths: tuple[Folder, ...] = field(
-        default=(), metadata=about("Files and folders to index besides the workspace's memory.")
-    )
-    chunking: ChunkingConfig = field(
-        factory=ChunkingConfig, metadata=about("How files are cut into pieces.")
-    )
-    query: QueryConfig = field(factory=QueryConfig, metadata=about("What a search returns."))
 
 
 @frozen(kw_only=True)

@@ -1,0 +1,138 @@
+"""``agents.defaults.memorySearch`` (memory 9.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from attrs import field, frozen
+
+from hermitcrab.config.keys import about
+from hermitcrab.config.rules import HttpUrl, Range
+from hermitcrab.config.schema.forms import NAME
+from hermitcrab.config.schema.memory_query import QueryConfig
+
+__all__ = [
+    "ChunkingConfig",
+    "EmbeddingSyncConfig",
+    "MemorySearchConfig",
+    "RemoteEmbeddingsConfig",
+]
+
+Folder = Annotated[str, NAME]
+Name = Annotated[str, NAME]
+Count = Annotated[int, Range(minimum=0)]
+Timeout = Annotated[float, Range(above=0)]
+
+
+@frozen(kw_only=True)
+class ChunkingConfig:
+    """How Markdown is cut into pieces for the index (memory 3.4)."""
+
+    tokens: Annotated[int, Range(minimum=1)] = field(
+        default=400, metadata=about("The size of a piece, in tokens.")
+    )
+    overlap: Count = field(
+        default=80, metadata=about("How much of a piece the next one repeats, in tokens.")
+    )
+
+
+@frozen(kw_only=True)
+class RemoteEmbeddingsConfig:
+    """How a remote embedding provider is reached (memory 5.3)."""
+
+    base_url: Annotated[str, HttpUrl()] | None = field(
+        default=None,
+        metadata=about(
+            "The address of the embedding server, up to and including its version; null is that of"
+            " `models.providers.<provider>`, else the provider's own."
+        ),
+    )
+    api_key: Name | None = field(
+        default=None,
+        repr=False,
+        metadata=about(
+            "The credential; write `${ENV_NAME}` to keep it out of the file. Null is that of"
+            " `models.providers.<provider>`, else the provider's environment variable.",
+            secret=True,
+        ),
+    )
+    headers: Mapping[str, str] = field(
+        factory=dict,
+        repr=False,
+        metadata=about("Headers to send with every request.", secret=True, placeholder="header"),
+    )
+    non_batch_concurrency: Annotated[int, Range(minimum=1, maximum=64)] | None = field(
+        default=None,
+        metadata=about("How many requests run at a time; null is 4, and 1 with `ollama`."),
+    )
+
+
+@frozen(kw_only=True)
+class EmbeddingSyncConfig:
+    """How files get into the index."""
+
+    embedding_batch_timeout_seconds: Timeout | None = field(
+        default=None,
+        metadata=about(
+            "How long one request for the vectors of documents may take, in seconds; null is 120, and 600 with"
+            " `ollama`."
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class MemorySearchConfig:
+    """What is indexed and how it is searched (memory 9.1)."""
+
+    enabled: bool = field(default=True, metadata=about("Whether memory can be searched."))
+    provider: Name = field(
+        default="auto",
+        metadata=about(
+            "Who turns texts into vectors: `local`, `openai`, `gemini`, `voyage`, `mistral`, `ollama`, the id of a"
+            " plugin's provider or of an entry of `models.providers`; `auto` is the first that can work, `none` is"
+            " keyword search alone."
+        ),
+    )
+    model: Name | None = field(
+        default=None,
+        metadata=about(
+            "The embedding model; null is the provider's default. It needs a `provider` other than `auto`."
+        ),
+    )
+    fallback: Name = field(
+        default="none",
+        metadata=about(
+            "The provider that takes the place of one that fails, with its own default model."
+        ),
+    )
+    output_dimensionality: Annotated[int, Range(minimum=1, maximum=65_536)] | None = field(
+        default=None,
+        metadata=about("How many numbers a vector has; null is the model's default."),
+    )
+    input_type: Name | None = field(
+        default=None,
+        metadata=about(
+            "What the provider is told of every text; null is the provider's own word for queries and documents."
+        ),
+    )
+    query_input_type: Name | None = field(
+        default=None, metadata=about("The same for queries only; null is `inputType`.")
+    )
+    document_input_type: Name | None = field(
+        default=None, metadata=about("The same for documents only; null is `inputType`.")
+    )
+    remote: RemoteEmbeddingsConfig = field(
+        factory=RemoteEmbeddingsConfig,
+        metadata=about("How a remote embedding provider is reached."),
+    )
+    sync: EmbeddingSyncConfig = field(
+        factory=EmbeddingSyncConfig, metadata=about("How files get into the index.")
+    )
+    extra_paths: tuple[Folder, ...] = field(
+        default=(), metadata=about("Files and folders to index besides the workspace's memory.")
+    )
+    chunking: ChunkingConfig = field(
+        factory=ChunkingConfig, metadata=about("How files are cut into pieces.")
+    )
+    query: QueryConfig = field(factory=QueryConfig, metadata=about("What a search returns."))
