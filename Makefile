@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
-DISTRIBUTIONS := core plugins/context_legacy plugins/compaction_safeguard plugins/memory_core
+DISTRIBUTIONS := core plugins/context_legacy plugins/compaction_safeguard plugins/embeddings_local plugins/memory_core
 PROJECTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 TESTS ?=
 
