@@ -10,7 +10,7 @@ from typing import Any
 from attrs import asdict, frozen
 
 from hermitcrab import Host
-from hermitcrab.agent.session import AssembledContext
+from hermitcrab.agent.assembled import AssembledContext
 from hermitcrab.memory import Hit, MemoryBackend
 
 QUESTIONS = Path(__file__).with_name("questions.json")

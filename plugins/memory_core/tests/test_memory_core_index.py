@@ -16,7 +16,7 @@ from filelock import FileLock
 
 import hermitcrab_memory_core
 from hermitcrab.config.schema import MemorySearchConfig
-from hermitcrab.config.schema.agents import ChunkingConfig
+from hermitcrab.config.schema.memory_search import ChunkingConfig
 from hermitcrab.errors import MemoryBackendError
 from hermitcrab.memory import MemoryContext
 from hermitcrab_memory_core.backend import MemoryCore

@@ -11,9 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermitcrab.memory.files import Discovery, Keywords, MemoryFile, keywords
+from hermitcrab_memory_core.fusion import Fused, FusionSettings, Unit, age_factor, fuse
 from hermitcrab_memory_core.index import Index, StoredFile, StoredPassage
 from hermitcrab_memory_core.plan import plan_sync
-from hermitcrab_memory_core.ranking import Matches, Place, Ranked, decay, rank, weights
+from hermitcrab_memory_core.ranking import (
+    Matches,
+    Place,
+    keyword_scores,
+    note_day,
+    weights,
+)
 from hermitcrab_memory_core.snippets import snippet
 from hermitcrab_memory_core.terms import chunk_expressions, passage_expressions
 
@@ -24,13 +31,28 @@ def place(number: int, path: str = "MEMORY.md") -> Place:
     return Place(number, path, number, number)
 
 
-def ranked(places: list[Place], *terms: dict[int, float], rows: int = 1000) -> list[Ranked]:
+def rank(
+    passages: dict[int, Place],
+    passage_matches: list[Matches],
+    chunks: dict[int, Place],
+    chunk_matches: list[Matches],
+) -> list[Fused]:
+    """Keywords alone, as a search without an embedding provider has it."""
+    scores = keyword_scores(passages, passage_matches, chunks, chunk_matches)
+    units = (
+        Unit(place=passages[each], keyword=score, day=note_day(passages[each].path))
+        for each, score in scores.items()
+    )
+    return fuse(units, FusionSettings(), today=TODAY)
+
+
+def ranked(places: list[Place], *terms: dict[int, float], rows: int = 1000) -> list[Fused]:
     """Rank by terms that are equally rare; the scores are those of FTS5."""
     matches = [Matches(rows, 10, term) for term in terms]
-    return rank({item.id: item for item in places}, matches, {}, [], today=TODAY)
+    return rank({item.id: item for item in places}, matches, {}, [])
 
 
-def order(result: list[Ranked]) -> list[int]:
+def order(result: list[Fused]) -> list[int]:
     return [item.place.id for item in result]
 
 
@@ -48,15 +70,15 @@ def order(result: list[Ranked]) -> list[int]:
     ],
 )
 def test_decay_only_takes_a_tenth_and_only_from_dated_files(path: str, expected: float):
-    assert decay(path, today=TODAY) == pytest.approx(expected, abs=0.001)
+    assert age_factor(note_day(path), today=TODAY) == pytest.approx(expected, abs=0.001)
 
 
-@given(st.lists(st.floats(0, 1000), min_size=1, max_size=20))
+@given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=20))
 def test_scores_lie_between_zero_and_one_and_keep_their_order(scores: list[float]):
-    places = [place(2 * number) for number in range(len(scores))]
-    result = ranked(places, {2 * number: score for number, score in enumerate(scores)})
+    places = [place(9 * number) for number in range(len(scores))]
+    result = ranked(places, {9 * number: score for number, score in enumerate(scores)})
     assert all(0 <= item.score <= 1 for item in result)
-    assert [scores[number // 2] for number in order(result)] == pytest.approx(
+    assert [scores[number // 9] for number in order(result)] == pytest.approx(
         sorted(scores, reverse=True)
     )
 
@@ -79,7 +101,7 @@ def test_a_passage_gains_by_the_best_chunk_that_it_begins_in():
     chunks = {1: Place(1, "MEMORY.md", 8, 10), 2: Place(2, "USER.md", 1, 3)}
     matches = [Matches(100, 2, {1: 1.0, 2: 9.0})]
     passages = {1: place(1), 9: place(9)}
-    result = rank(passages, [Matches(100, 2, {1: 2.0, 9: 2.0})], chunks, matches, today=TODAY)
+    result = rank(passages, [Matches(100, 2, {1: 2.0, 9: 2.0})], chunks, matches)
     assert order(result) == [9, 1]
 
 
@@ -142,18 +164,23 @@ def file(path: str, mtime_ns: int = 5, size: int = 3) -> MemoryFile:
 def test_a_plan_reads_what_may_have_changed_and_forgets_what_is_gone():
     later = 10**9
     stored = {
-        "same.md": StoredFile("h", 5, 3, later),
-        "touched.md": StoredFile("h", 4, 3, later),
-        "grown.md": StoredFile("h", 5, 2, later),
-        "fresh.md": StoredFile("h", 5, 3, 6),
-        "gone.md": StoredFile("h", 5, 3, later),
+        "same.md": StoredFile("h", 5, 3, later, "c"),
+        "touched.md": StoredFile("h", 4, 3, later, "c"),
+        "grown.md": StoredFile("h", 5, 2, later, "c"),
+        "fresh.md": StoredFile("h", 5, 3, 6, "c"),
+        "gone.md": StoredFile("h", 5, 3, later, "c"),
     }
     names = ("same.md", "touched.md", "grown.md", "fresh.md", "new.md")
-    plan = plan_sync(stored, Discovery(tuple(map(file, names))))
+    plan = plan_sync(stored, Discovery(tuple(map(file, names))), chunking="c")
     assert [suspect.path for suspect in plan.suspects] == list(names[1:])
     assert plan.vanished == ("gone.md",)
     assert plan.unchanged == 1
-    assert len(plan_sync(stored, Discovery(tuple(map(file, names))), force=True).suspects) == 5
+    assert (
+        len(
+            plan_sync(stored, Discovery(tuple(map(file, names))), chunking="c", force=True).suspects
+        )
+        == 5
+    )
 
 
 def passage(number: int, text: str, line: int | None = None) -> StoredPassage:

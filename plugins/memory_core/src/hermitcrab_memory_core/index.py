@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from attrs import evolve, frozen
 
+from hermitcrab.errors import EmbeddingError
 from hermitcrab.memory.files import (
     Chunk,
     Keywords,
@@ -19,9 +21,15 @@ from hermitcrab.memory.files import (
     index_terms,
     passages_of,
 )
+from hermitcrab_memory_core.embedding_cache import EmbeddingCache, remove_cache, text_hash
+from hermitcrab_memory_core.identity import chunking_of
 from hermitcrab_memory_core.ranking import Matches, Place
-from hermitcrab_memory_core.schema import connect
+from hermitcrab_memory_core.schema import connect, immediate, is_damaged
 from hermitcrab_memory_core.terms import chunk_expressions, passage_expressions
+from hermitcrab_memory_core.units import embedding_texts
+from hermitcrab_memory_core.vector_store import VectorStore
+
+T = TypeVar("T")
 
 SOURCE = "memory"
 
@@ -29,16 +37,29 @@ SOURCE = "memory"
 _PASSAGE_SCORE = "-bm25(passage_terms, 1.0, 0.3, 0.3, 1.0, 0.1)"
 _CHUNK_SCORE = "-bm25(chunk_terms)"
 _MOST_ROWS_PER_TERM = 2000
+# A term of more rows than this does not find rows of its own, if the rarer ones found enough.
+_COMMON = 4000
+_ENOUGH = 200
 
 
 @frozen
 class StoredFile:
-    """What the index knows of a file; times are in nanoseconds since the epoch."""
+    """What the index knows of a file; times are in nanoseconds since the epoch, ``chunking`` is what cut it."""
 
     hash: str
     mtime_ns: int
     size: int
     read_at_ns: int
+    chunking: str
+
+
+@frozen
+class Counts:
+    """How many there are."""
+
+    files: int
+    chunks: int
+    passages: int
 
 
 @frozen
@@ -56,7 +77,7 @@ class Index:
     """An open index."""
 
     def __init__(self, path: Path, *, chunk_tokens: int, chunk_overlap: int) -> None:
-        """Open or create the index at ``path``; another chunk size than it was built with empties it.
+        """Open or create the index at ``path``; ``chunking`` says what a file must have been cut by.
 
         :raises OutdatedIndexError: the file was built by another version.
         :raises OSError: the directory cannot be written.
@@ -64,49 +85,115 @@ class Index:
         """
         self._tokens = chunk_tokens
         self._overlap = chunk_overlap
+        self._path = path
+        self._cache: EmbeddingCache | None = None
+        self._files: tuple[tuple[int, int], Mapping[str, StoredFile]] | None = None
+        self.chunking = chunking_of(tokens=chunk_tokens, overlap=chunk_overlap)
         self._connection = connect(path)
         try:
-            self._match_chunking()
+            self.vectors = VectorStore(self._connection, path)
         except BaseException:
             self._connection.close()
             raise
 
     def close(self) -> None:
+        self.vectors.close()
+        self._close_cache()
         self._connection.close()
 
-    def files(self) -> dict[str, StoredFile]:
-        """Every file in the index by its path."""
-        rows = self._connection.execute("SELECT path, hash, mtime_ns, size, read_at_ns FROM files")
-        return {row[0]: StoredFile(*row[1:]) for row in rows}
+    def with_cache(self, function: Callable[[EmbeddingCache], T]) -> T:
+        """Call ``function`` with the embedding cache beside the index; a damaged cache is replaced by an empty one.
+
+        :raises EmbeddingError: it cannot be opened or used.
+        """
+        import sqlite3
+
+        path = self._path.with_name(f"{self._path.stem}.embeddings.sqlite")
+        try:
+            try:
+                return function(self._opened_cache(path))
+            except sqlite3.DatabaseError as error:
+                if not is_damaged(error):
+                    raise
+                self._close_cache()
+                remove_cache(path)
+                return function(self._opened_cache(path))
+        except sqlite3.Error as error:
+            raise EmbeddingError(
+                f"the embedding cache cannot be used ({error})", kind="transient", where=path
+            ) from error
+
+    def _opened_cache(self, path: Path) -> EmbeddingCache:
+        if self._cache is None:
+            self._cache = EmbeddingCache(path)
+        return self._cache
+
+    def _close_cache(self) -> None:
+        cache, self._cache = self._cache, None
+        if cache is not None:
+            cache.close()
+
+    def files(self) -> Mapping[str, StoredFile]:
+        """Every file in the index by its path; read again only if somebody wrote since the last time."""
+        version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        state = (version, self._connection.total_changes)
+        if self._files is None or self._files[0] != state:
+            rows = self._connection.execute(
+                "SELECT path, hash, mtime_ns, size, read_at_ns, chunking FROM files"
+            )
+            self._files = (state, {row[0]: StoredFile(*row[1:]) for row in rows})
+        return self._files[1]
 
     def file(self, path: str) -> StoredFile | None:
         """What the index knows of one file."""
         row = self._connection.execute(
-            "SELECT hash, mtime_ns, size, read_at_ns FROM files WHERE path = ?", (path,)
+            "SELECT hash, mtime_ns, size, read_at_ns, chunking FROM files WHERE path = ?", (path,)
         ).fetchone()
         return None if row is None else StoredFile(*row)
 
-    def counts(self) -> tuple[int, int]:
-        """How many files and chunks there are."""
+    def counts(self) -> Counts:
+        """How many files, chunks and passages there are."""
         row = self._connection.execute(
-            "SELECT (SELECT count(*) FROM files), (SELECT count(*) FROM chunks)"
+            "SELECT count(*), total(chunks), total(passages) FROM files"
         ).fetchone()
-        return row[0], row[1]
+        return Counts(*map(int, row))
+
+    def texts(self, ids: Sequence[int]) -> dict[int, str]:
+        """The texts of passages."""
+        rows = self._connection.execute(
+            "SELECT id, text FROM passages WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(ids)),),
+        )
+        return dict(rows.fetchall())
 
     def replace(self, file: MemoryFile, text: str, digest: str, read_at_ns: int) -> int:
-        """Index ``text`` in place of what the index has of ``file``; how many chunks it has now."""
+        """Index ``text`` in place of what the index has of ``file``; how many chunks it has now.
+
+        A passage whose text to embed the file had before keeps its vector.
+        """
         chunks = chunk_markdown(text, tokens=self._tokens, overlap=self._overlap)
         passages = passages_of(text)
-        with self._transaction():
+        with immediate(self._connection):
+            kept = self._vectors_of(file.path)
             self._clear(file.path)
             for chunk in chunks:
                 self._add_chunk(file.path, chunk)
             path_terms = _joined(_path_terms(file.path))
-            for passage in passages:
-                self._add_passage(file.path, path_terms, passage)
+            for passage, embedded in zip(passages, embedding_texts(passages), strict=True):
+                self._add_passage(file.path, path_terms, passage, embedded, kept)
             self._connection.execute(
-                "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)",
-                (file.path, SOURCE, digest, file.mtime_ns, file.size, read_at_ns),
+                "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    file.path,
+                    SOURCE,
+                    digest,
+                    file.mtime_ns,
+                    file.size,
+                    read_at_ns,
+                    self.chunking,
+                    len(chunks),
+                    len(passages),
+                ),
             )
         return len(chunks)
 
@@ -119,17 +206,19 @@ class Index:
 
     def remove(self, path: str) -> None:
         """Forget a file."""
-        with self._transaction():
+        with immediate(self._connection):
             self._clear(path)
             self._connection.execute("DELETE FROM files WHERE path = ?", (path,))
 
     def passage_matches(self, terms: Keywords) -> list[Matches]:
         """For each term the passages that have it."""
-        return self._matches("passage_terms", _PASSAGE_SCORE, passage_expressions(terms))
+        expressions = passage_expressions(terms)
+        return self._matches("passage_terms", _PASSAGE_SCORE, expressions, self.counts().passages)
 
     def chunk_matches(self, terms: Keywords) -> list[Matches]:
         """For each term the chunks that have it."""
-        return self._matches("chunk_terms", _CHUNK_SCORE, chunk_expressions(terms))
+        expressions = chunk_expressions(terms)
+        return self._matches("chunk_terms", _CHUNK_SCORE, expressions, self.counts().chunks)
 
     def passages(self, matches: Iterable[Matches]) -> dict[int, Place]:
         """Where the passages of ``matches`` stand."""
@@ -139,12 +228,16 @@ class Index:
         """Where the chunks of ``matches`` stand."""
         return self._places("chunks", matches)
 
+    def places_of(self, ids: Iterable[int]) -> dict[int, Place]:
+        """Where these passages stand."""
+        return self._places_of("passages", ids)
+
     def around(self, passage_id: int) -> list[StoredPassage]:
-        """A passage and its neighbours in the same file, in order."""
+        """A passage and its neighbours in the same file, one before and two after it, in order."""
         rows = self._connection.execute(
             "SELECT n.id, n.path, n.start_line, n.end_line, n.text FROM passages AS n "
             "JOIN passages AS p ON p.id = ? AND p.path = n.path "
-            "WHERE n.id BETWEEN p.id - 1 AND p.id + 1 ORDER BY n.id",
+            "WHERE n.id BETWEEN p.id - 1 AND p.id + 2 ORDER BY n.id",
             (passage_id,),
         )
         return [StoredPassage(*row) for row in rows]
@@ -159,10 +252,19 @@ class Index:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
-    def _matches(self, table: str, score: str, expressions: Sequence[str]) -> list[Matches]:
-        rows = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-        matches = [self._match(table, score, expression, rows) for expression in expressions]
-        found = {row for match in matches for row in match.scores}
+    def _matches(
+        self, table: str, score: str, expressions: Sequence[str], rows: int
+    ) -> list[Matches]:
+        counts = [self._count(table, expression) for expression in expressions]
+        matches = [Matches(rows, count, {}) for count in counts]
+        found: set[int] = set()
+        # The rarest first: a word that very many rows have is looked up only in what the others found.
+        for place in sorted(range(len(counts)), key=counts.__getitem__):
+            if counts[place] > _COMMON and len(found) >= _ENOUGH:
+                continue
+            scores = self._best(table, score, expressions[place])
+            matches[place] = evolve(matches[place], scores=scores)
+            found |= scores.keys()
         return [
             match
             if match.matching == len(match.scores)
@@ -170,19 +272,19 @@ class Index:
             for expression, match in zip(expressions, matches, strict=True)
         ]
 
-    def _match(self, table: str, score: str, expression: str, rows: int) -> Matches:
-        best = self._connection.execute(
+    def _count(self, table: str, expression: str) -> int:
+        row = self._connection.execute(
+            f"SELECT count(*) FROM {table} WHERE {table} MATCH ?", (expression,)
+        ).fetchone()
+        return int(row[0])
+
+    def _best(self, table: str, score: str, expression: str) -> dict[int, float]:
+        rows = self._connection.execute(
             f"SELECT rowid, {score} AS score FROM {table} WHERE {table} MATCH ? "
             "ORDER BY score DESC LIMIT ?",
             (expression, _MOST_ROWS_PER_TERM),
         )
-        scores = dict(best.fetchall())
-        matching = len(scores)
-        if matching == _MOST_ROWS_PER_TERM:
-            matching = self._connection.execute(
-                f"SELECT count(*) FROM {table} WHERE {table} MATCH ?", (expression,)
-            ).fetchone()[0]
-        return Matches(rows, matching, scores)
+        return dict(rows.fetchall())
 
     def _completed(
         self, table: str, score: str, expression: str, match: Matches, found: set[int]
@@ -197,7 +299,9 @@ class Index:
         return {**match.scores, **dict(rows.fetchall())}
 
     def _places(self, table: str, matches: Iterable[Matches]) -> dict[int, Place]:
-        ids = {row for match in matches for row in match.scores}
+        return self._places_of(table, {row for match in matches for row in match.scores})
+
+    def _places_of(self, table: str, ids: Iterable[int]) -> dict[int, Place]:
         rows = self._connection.execute(
             f"SELECT id, path, start_line, end_line FROM {table} "
             "WHERE id IN (SELECT value FROM json_each(?))",
@@ -205,30 +309,22 @@ class Index:
         )
         return {row[0]: Place(*row) for row in rows}
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
-
-    def _match_chunking(self) -> None:
-        chunking = json.dumps([self._tokens, self._overlap])
-        row = self._connection.execute("SELECT value FROM meta WHERE key = 'chunking'").fetchone()
-        if row is not None and row[0] == chunking:
-            return
-        with self._transaction():
-            for table in ("files", "chunks", "passages", "chunk_terms", "passage_terms"):
-                self._connection.execute(f"DELETE FROM {table}")
-            self._connection.execute(
-                "INSERT OR REPLACE INTO meta VALUES ('chunking', ?)", (chunking,)
-            )
+    def _vectors_of(self, path: str) -> dict[bytes, list[int]]:
+        """The rows of the vectors of a file, by the hash of what was embedded."""
+        rows: dict[bytes, list[int]] = {}
+        for key, row in self._connection.execute(
+            "SELECT v.hash, v.row FROM passages AS p JOIN vector_rows AS v ON v.passage = p.id "
+            "WHERE p.path = ? ORDER BY v.row DESC",
+            (path,),
+        ):
+            rows.setdefault(key, []).append(row)
+        return rows
 
     def _clear(self, path: str) -> None:
+        self._connection.execute(
+            "DELETE FROM vector_rows WHERE passage IN (SELECT id FROM passages WHERE path = ?)",
+            (path,),
+        )
         for terms, table in (("chunk_terms", "chunks"), ("passage_terms", "passages")):
             self._connection.execute(
                 f"DELETE FROM {terms} WHERE rowid IN (SELECT id FROM {table} WHERE path = ?)",
@@ -248,11 +344,30 @@ class Index:
             (cursor.lastrowid, _joined(terms.words), _joined(terms.pairs)),
         )
 
-    def _add_passage(self, path: str, path_terms: str, passage: Passage) -> None:
+    def _add_passage(
+        self,
+        path: str,
+        path_terms: str,
+        passage: Passage,
+        embedded: str,
+        kept: Mapping[bytes, list[int]],
+    ) -> None:
         cursor = self._connection.execute(
-            "INSERT INTO passages (path, start_line, end_line, text) VALUES (?, ?, ?, ?)",
-            (path, passage.start_line, passage.end_line, passage.text),
+            "INSERT INTO passages (path, start_line, end_line, text, embedding_text) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (
+                path,
+                passage.start_line,
+                passage.end_line,
+                passage.text,
+                None if embedded == passage.text else embedded,
+            ),
         )
+        key = text_hash(embedded) if kept else b""
+        if kept.get(key):
+            self._connection.execute(
+                "INSERT INTO vector_rows VALUES (?, ?, ?)", (kept[key].pop(), cursor.lastrowid, key)
+            )
         own = index_terms(passage.text)
         above = index_terms("\n".join(passage.headings))
         self._connection.execute(

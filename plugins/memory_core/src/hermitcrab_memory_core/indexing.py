@@ -26,7 +26,8 @@ def index_file(index: Index, *, file: MemoryFile, force: bool, report: SyncRepor
         skipped = f"{file.path}: cannot be read ({error.strerror})"
         return evolve(report, skipped=(*report.skipped, skipped))
     stored = index.file(file.path)
-    if not force and stored is not None and stored.hash == digest:
+    is_known = stored is not None and (stored.hash, stored.chunking) == (digest, index.chunking)
+    if is_known and not force:
         index.touch(file, read_at_ns)
         return evolve(report, unchanged=report.unchanged + 1)
     index.replace(file, text, digest, read_at_ns)

@@ -28,11 +28,20 @@ class SyncPlan:
 
 
 def plan_sync(
-    stored: Mapping[str, StoredFile], discovery: Discovery, *, force: bool = False
+    stored: Mapping[str, StoredFile],
+    discovery: Discovery,
+    *,
+    chunking: str,
+    force: bool = False,
 ) -> SyncPlan:
-    """Compare by modification time and size; the hash decides once a suspect is read."""
+    """Compare by modification time and size; the hash decides once a suspect is read.
+
+    A file that was cut by something else than ``chunking`` is read again, and searched as it is until then.
+    """
     suspects = tuple(
-        file for file in discovery.files if force or not _is_known(stored.get(file.path), file)
+        file
+        for file in discovery.files
+        if force or not _is_known(stored.get(file.path), file, chunking)
     )
     present = {file.path for file in discovery.files}
     return SyncPlan(
@@ -43,9 +52,10 @@ def plan_sync(
     )
 
 
-def _is_known(stored: StoredFile | None, file: MemoryFile) -> bool:
+def _is_known(stored: StoredFile | None, file: MemoryFile, chunking: str) -> bool:
     return (
         stored is not None
+        and stored.chunking == chunking
         and stored.mtime_ns == file.mtime_ns
         and stored.size == file.size
         and stored.read_at_ns - stored.mtime_ns > _SETTLING_NS

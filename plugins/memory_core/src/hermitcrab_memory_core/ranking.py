@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
 from collections import defaultdict
@@ -10,14 +11,17 @@ from datetime import date
 
 from attrs import frozen
 
-# What a term is worth in a neighbour alone, what it adds in both, and what the chunk adds; chosen on LoCoMo.
-_NEIGHBOUR_WEIGHT = 0.7
+# What a term is worth that only a neighbour has, by distance; what it adds where both have it; what the chunk adds.
+_NEIGHBOUR_WEIGHTS = {-1: 0.7, 1: 0.7, -2: 0.5, 2: 0.5}
 _REPEAT_WEIGHT = 0.2
-_CHUNK_WEIGHT = 0.5
+_CHUNK_WEIGHT = 0.7
+# Beyond a blank line or a heading less is lent.
+_GAP_FACTOR = 0.3
+# Only the best by their own terms and their neighbours' are looked at closely, which bounds the time of a search.
+_MOST_CANDIDATES = 500
 
 # FTS5 gives every term that half of the rows have this factor instead of its rarity.
 _FTS5_LEAST_RARITY = 1e-6
-_HALF_LIFE_DAYS = 30.0
 _DAILY = re.compile(r"memory/([0-9]{4}-[0-9]{2}-[0-9]{2})(?:-[^/]*)?\.md")
 
 
@@ -40,38 +44,31 @@ class Matches:
     scores: Mapping[int, float]
 
 
-@frozen
-class Ranked:
-    """A passage with its score between 0 and 1."""
-
-    place: Place
-    score: float
-
-
-def rank(
+def keyword_scores(
     passages: Mapping[int, Place],
     passage_matches: Sequence[Matches],
     chunks: Mapping[int, Place],
     chunk_matches: Sequence[Matches],
-    *,
-    today: date,
-) -> list[Ranked]:
-    """The passages, best first: each with its neighbours' terms, and a share of its chunk's score.
-
-    Decay only reorders near-ties.
-    """
+) -> dict[int, float]:
+    """The score of each passage that has one: its terms, what its neighbours lend, and a share of its chunk's score."""
     terms = [weights(matches) for matches in passage_matches]
-    by_line = _best_by_line(chunks, [weights(matches) for matches in chunk_matches])
-    ranked = []
-    for place in passages.values():
-        raw = sum(_term_score(place, term, passages) for term in terms)
-        raw += _CHUNK_WEIGHT * by_line.get((place.path, place.start_line), 0.0)
-        raw *= decay(place.path, today=today)
-        ranked.append(Ranked(place, raw / (1 + raw)))
-    return sorted(
-        ranked,
-        key=lambda item: (-item.score, item.place.path, item.place.start_line, item.place.id),
-    )
+    own = _sums(terms)
+    by_line = _best_by_line(chunks, _sums([weights(matches) for matches in chunk_matches]))
+    scores = {place.id: own.get(place.id, 0.0) for place in passages.values()}
+    for passage_id in _most_promising(passages, own):
+        scores[passage_id] = _score(passages[passage_id], terms, passages)
+    return {
+        passage_id: score + _CHUNK_WEIGHT * by_line.get(_line(passages[passage_id]), 0.0)
+        for passage_id, score in scores.items()
+        if score > 0
+    }
+
+
+def beside(passages: Mapping[int, Place], passage_matches: Sequence[Matches]) -> set[int]:
+    """The ids next to the best passages, which may have no term themselves but stand amid those that have."""
+    own = _sums([weights(matches) for matches in passage_matches])
+    best = heapq.nlargest(_MOST_CANDIDATES // 2, own, key=own.__getitem__)
+    return {passage_id + step for passage_id in best for step in (-1, 1)} - passages.keys()
 
 
 def weights(matches: Matches) -> dict[int, float]:
@@ -87,40 +84,72 @@ def weights(matches: Matches) -> dict[int, float]:
     return {row: score * factor for row, score in matches.scores.items()}
 
 
-def decay(path: str, *, today: date, half_life_days: float = _HALF_LIFE_DAYS) -> float:
-    """``0.9 + 0.1 * 2 ** (-age / half_life)`` for daily files, 1 for everything else."""
+def note_day(path: str) -> date | None:
+    """The date of a daily note, slugged ones included; ``None`` for a note that never ages (memory 4.6)."""
     match = _DAILY.fullmatch(path)
     if match is None:
-        return 1.0
+        return None
     try:
-        day = date.fromisoformat(match[1])
+        return date.fromisoformat(match[1])
     except ValueError:
-        return 1.0
-    age = max(0, (today - day).days)
-    return 0.9 + 0.1 * math.exp2(-age / half_life_days)
+        return None
 
 
-def _term_score(place: Place, term: Mapping[int, float], passages: Mapping[int, Place]) -> float:
-    own = term.get(place.id, 0.0)
-    near = 0.0
-    for neighbour_id in (place.id - 1, place.id + 1):
-        score = term.get(neighbour_id, 0.0)
-        if score > near and passages[neighbour_id].path == place.path:
-            near = score
-    return max(own, _NEIGHBOUR_WEIGHT * near) + _REPEAT_WEIGHT * min(own, near)
+def _most_promising(passages: Mapping[int, Place], own: Mapping[int, float]) -> list[int]:
+    if len(passages) <= _MOST_CANDIDATES:
+        return list(passages)
+
+    def promise(passage_id: int) -> float:
+        return own.get(passage_id, 0.0) + max(
+            own.get(passage_id - 1, 0.0), own.get(passage_id + 1, 0.0)
+        )
+
+    return heapq.nlargest(_MOST_CANDIDATES, passages, key=promise)
+
+
+def _score(
+    place: Place, terms: Sequence[Mapping[int, float]], passages: Mapping[int, Place]
+) -> float:
+    neighbours = [
+        (neighbour.id, weight, 1.0 if _apart(place, neighbour) <= abs(step) else _GAP_FACTOR)
+        for step, weight in _NEIGHBOUR_WEIGHTS.items()
+        if (neighbour := passages.get(place.id + step)) is not None and neighbour.path == place.path
+    ]
+    score = 0.0
+    for term in terms:
+        own, near, lent = term.get(place.id, 0.0), 0.0, 0.0
+        for neighbour_id, weight, factor in neighbours:
+            value = factor * term.get(neighbour_id, 0.0)
+            if weight * value > lent:
+                near, lent = value, weight * value
+        score += max(own, lent) + _REPEAT_WEIGHT * min(own, near)
+    return score
+
+
+def _apart(first: Place, second: Place) -> int:
+    """How many lines it is from the end of one place to the start of the other."""
+    return max(first.start_line - second.end_line, second.start_line - first.end_line)
+
+
+def _line(place: Place) -> tuple[str, int]:
+    return place.path, place.start_line
+
+
+def _sums(terms: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    sums: defaultdict[int, float] = defaultdict(float)
+    for term in terms:
+        for row, score in term.items():
+            sums[row] += score
+    return dict(sums)
 
 
 def _best_by_line(
-    chunks: Mapping[int, Place], terms: Sequence[Mapping[int, float]]
+    chunks: Mapping[int, Place], scores: Mapping[int, float]
 ) -> dict[tuple[str, int], float]:
     """For every line of a chunk the score of the best chunk that has it."""
-    scores: defaultdict[int, float] = defaultdict(float)
-    for term in terms:
-        for chunk_id, score in term.items():
-            scores[chunk_id] += score
-    best: defaultdict[tuple[str, int], float] = defaultdict(float)
-    for chunk_id, score in scores.items():
+    best: dict[tuple[str, int], float] = {}
+    for chunk_id in sorted(scores, key=scores.__getitem__):
         chunk = chunks[chunk_id]
         for line in range(chunk.start_line, chunk.end_line + 1):
-            best[chunk.path, line] = max(best[chunk.path, line], score)
+            best[chunk.path, line] = scores[chunk_id]
     return best

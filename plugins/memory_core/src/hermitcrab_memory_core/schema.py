@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from hermitcrab.memory.files import CHUNKER_VERSION, PASSAGE_VERSION
 
 if TYPE_CHECKING:
     import sqlite3
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
-#: What an index must have been built with; anything else is rebuilt.
-VERSIONS = json.dumps([SCHEMA_VERSION, CHUNKER_VERSION, PASSAGE_VERSION])
+#: The tables that an index must have been built with; one with others is set aside and rebuilt.
+VERSIONS = json.dumps([SCHEMA_VERSION])
 
 _BUSY_TIMEOUT_S = 5.0
 _LOCK_TIMEOUT_S = 30.0
@@ -23,7 +23,8 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS files (
     path TEXT PRIMARY KEY, source TEXT NOT NULL, hash TEXT NOT NULL,
-    mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL, read_at_ns INTEGER NOT NULL
+    mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL, read_at_ns INTEGER NOT NULL,
+    chunking TEXT NOT NULL, chunks INTEGER NOT NULL, passages INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS chunks (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL, source TEXT NOT NULL,
@@ -32,10 +33,15 @@ CREATE TABLE IF NOT EXISTS chunks (
 );
 CREATE INDEX IF NOT EXISTS chunks_by_path ON chunks (path);
 CREATE TABLE IF NOT EXISTS passages (
-    id INTEGER PRIMARY KEY, path TEXT NOT NULL,
-    start_line INTEGER NOT NULL, end_line INTEGER NOT NULL, text TEXT NOT NULL
+    id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL,
+    start_line INTEGER NOT NULL, end_line INTEGER NOT NULL, text TEXT NOT NULL,
+    embedding_text TEXT  -- null where it is the text
 );
 CREATE INDEX IF NOT EXISTS passages_by_path ON passages (path);
+-- Which rows of the matrix file are valid, and whose they are.
+CREATE TABLE IF NOT EXISTS vector_rows (
+    row INTEGER PRIMARY KEY, passage INTEGER NOT NULL UNIQUE, hash BLOB NOT NULL
+);
 CREATE VIRTUAL TABLE IF NOT EXISTS chunk_terms USING fts5 (
     words, pairs, tokenize = 'porter unicode61 remove_diacritics 2'
 );
@@ -71,6 +77,27 @@ def connect(path: Path) -> sqlite3.Connection:
     with lock:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         return _open(path)
+
+
+@contextmanager
+def immediate(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that holds the write lock from its start; rolled back if anything is raised."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def is_damaged(error: Exception) -> bool:
+    """Whether the file of the connection is corrupt or no database at all."""
+    import sqlite3
+
+    primary_code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    return primary_code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _open(path: Path) -> sqlite3.Connection:

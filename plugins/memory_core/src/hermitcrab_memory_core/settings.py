@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import field, frozen
+
+from hermitcrab_memory_core.fusion import FusionSettings
 
 if TYPE_CHECKING:
     from hermitcrab.memory.contract import MemoryContext
@@ -17,6 +19,7 @@ class Settings:
     chunk_tokens: int = 400
     chunk_overlap: int = 80
     extra_paths: tuple[str, ...] = ()
+    fusion: FusionSettings = field(factory=FusionSettings)
 
     @classmethod
     def of(cls, context: MemoryContext) -> Settings:
@@ -28,4 +31,22 @@ class Settings:
             chunk_tokens=config.chunking.tokens,
             chunk_overlap=config.chunking.overlap,
             extra_paths=tuple(map(str, config.extra_paths)),
+            fusion=_fusion_of(context),
         )
+
+
+def _fusion_of(context: MemoryContext) -> FusionSettings:
+    if context.config is None:
+        return FusionSettings()
+    query = context.config.query
+    hybrid = query.hybrid
+    return FusionSettings(
+        vector_weight=hybrid.vector_weight if hybrid.enabled else 1.0,
+        text_weight=hybrid.text_weight if hybrid.enabled else 0.0,
+        candidate_multiplier=hybrid.candidate_multiplier,
+        mmr_enabled=hybrid.mmr.enabled,
+        mmr_lambda=hybrid.mmr.lambda_,
+        decay_enabled=hybrid.temporal_decay.enabled,
+        half_life_days=hybrid.temporal_decay.half_life_days,
+        min_score=query.min_score,
+    )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from itertools import islice, pairwise
 
 from attrs import frozen
 
 from hermitcrab.memory import Hit
+from hermitcrab_memory_core.fusion import Fused
 from hermitcrab_memory_core.index import SOURCE, StoredPassage
-from hermitcrab_memory_core.ranking import Ranked
 
 MAX_CHARACTERS = 700
+
+# What a snippet takes in, in this order: what follows, what is before, what comes after that.
+_STEPS = (1, -1, 2)
+# A passage with fewer characters says little by itself.
+_SHORT = 40
 
 
 @frozen
@@ -25,19 +30,24 @@ class Snippet:
 
 
 def choose(
-    ranked: Iterable[Ranked], around: Callable[[int], list[StoredPassage]], limit: int
+    ranked: Iterable[Fused], around: Callable[[int], list[StoredPassage]], limit: int
 ) -> list[Hit]:
     """The first ``limit`` hits; a passage that an earlier hit has shown already is no hit of its own."""
-    hits: list[Hit] = []
+    return [hit for _, hit in islice(chosen(ranked, around), limit)]
+
+
+def chosen(
+    ranked: Iterable[Fused], around: Callable[[int], list[StoredPassage]]
+) -> Iterator[tuple[Fused, Hit]]:
+    """Every hit behind what it was made of."""
     shown: set[int] = set()
     for item in ranked:
-        if len(hits) == limit:
-            break
         if item.place.id in shown:
             continue
         part = snippet(item.place.id, around(item.place.id), shown)
         shown |= part.ids
-        hits.append(
+        yield (
+            item,
             Hit(
                 path=item.place.path,
                 start_line=part.start_line,
@@ -45,29 +55,40 @@ def choose(
                 score=item.score,
                 snippet=part.text,
                 source=SOURCE,
-            )
+            ),
         )
-    return hits
 
 
 def snippet(
     passage_id: int, around: Iterable[StoredPassage], shown: Set[int] = frozenset()
 ) -> Snippet:
-    """The passage with its neighbours, the following one first, unless they have been ``shown``."""
+    """The passage with neighbours that have not been ``shown``, as far as they fit and belong to it."""
     by_id = {passage.id: passage for passage in around}
     chosen = [by_id[passage_id]]
-    for neighbour_id in (passage_id + 1, passage_id - 1):
-        neighbour = by_id.get(neighbour_id)
-        if neighbour is None or neighbour_id in shown:
+    for step in _STEPS:
+        neighbour = by_id.get(passage_id + step)
+        if neighbour is None or neighbour.id in shown:
             continue
         extended = sorted([*chosen, neighbour], key=lambda passage: passage.id)
-        if len(_joined(extended)) <= MAX_CHARACTERS:
+        if _belong(extended) and len(_joined(extended)) <= MAX_CHARACTERS:
             chosen = extended
     return Snippet(
         _joined(chosen)[:MAX_CHARACTERS],
         chosen[0].start_line,
         chosen[-1].end_line,
         frozenset(passage.id for passage in chosen),
+    )
+
+
+def _belong(passages: Sequence[StoredPassage]) -> bool:
+    """Whether the passages follow each other, and a blank line parts only short ones, such as headings."""
+    return all(
+        following.id == passage.id + 1
+        and (
+            following.start_line - passage.end_line <= 1
+            or min(len(passage.text), len(following.text)) < _SHORT
+        )
+        for passage, following in pairwise(passages)
     )
 
 

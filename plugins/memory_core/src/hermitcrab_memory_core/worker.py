@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from hermitcrab.errors import MemoryBackendError
 from hermitcrab_memory_core.index import Index
-from hermitcrab_memory_core.schema import OutdatedIndexError
+from hermitcrab_memory_core.schema import OutdatedIndexError, is_damaged
 from hermitcrab_memory_core.settings import Settings
 
 T = TypeVar("T")
@@ -104,12 +104,7 @@ class Worker:
 
 
 def _is_beyond_repair(error: Exception) -> bool:
-    import sqlite3
-
-    if isinstance(error, OutdatedIndexError):
-        return True
-    primary_code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    return primary_code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, OutdatedIndexError) or is_damaged(error)
 
 
 def _hint(error: Exception) -> str:

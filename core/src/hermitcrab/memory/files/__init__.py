@@ -10,11 +10,13 @@ from hermitcrab.memory.files.discover import Discovery, MemoryFile, SkippedPath,
 from hermitcrab.memory.files.passages import PASSAGE_VERSION, Passage, passages_of
 from hermitcrab.memory.files.paths import memory_path, safe_path
 from hermitcrab.memory.files.reading import read_lines, read_memory
+from hermitcrab.memory.files.sections import RULES_FILE, rules_sections, sections_named
 from hermitcrab.memory.files.words import Keywords, index_terms, keywords
 
 __all__ = [
     "CHUNKER_VERSION",
     "PASSAGE_VERSION",
+    "RULES_FILE",
     "Chunk",
     "Discovery",
     "Keywords",
@@ -30,6 +32,8 @@ __all__ = [
     "passages_of",
     "read_lines",
     "read_memory",
+    "rules_sections",
     "safe_path",
+    "sections_named",
     "weighted_length",
 ]

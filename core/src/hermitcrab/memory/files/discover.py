@@ -100,25 +100,41 @@ def _examine(root: Path, path: Path, must_exist: bool = False) -> Iterator[_Foun
     except (OSError, ValueError) as error:
         yield SkippedPath(name, f"cannot be examined ({error})")
         return
+    yield from _found(str(path), name, status, must_exist)
+
+
+def _found(
+    path: str, name: str, status: os.stat_result, must_exist: bool
+) -> Iterator[_Found | SkippedPath]:
     if stat.S_ISLNK(status.st_mode):
         yield SkippedPath(name, "is a symbolic link")
     elif stat.S_ISDIR(status.st_mode):
-        yield from _examine_directory(root, path, name)
-    elif path.name.endswith(_SUFFIX) and stat.S_ISREG(status.st_mode):
+        yield from _examine_directory(path, name)
+    elif path.endswith(_SUFFIX) and stat.S_ISREG(status.st_mode):
         identity = (status.st_dev, status.st_ino)
-        yield identity, MemoryFile(name, path, status.st_mtime_ns, status.st_size)
-    elif path.name.endswith(_SUFFIX) or must_exist:
+        yield identity, MemoryFile(name, Path(path), status.st_mtime_ns, status.st_size)
+    elif path.endswith(_SUFFIX) or must_exist:
         yield SkippedPath(name, "is not a regular Markdown file")
 
 
-def _examine_directory(root: Path, path: Path, name: str) -> Iterator[_Found | SkippedPath]:
+def _examine_directory(path: str, name: str) -> Iterator[_Found | SkippedPath]:
+    # Plain text instead of paths: a memory of 10,000 files is looked through before every search.
+    prefix = "" if name == "." else f"{name}/"
     try:
         children = sorted(os.listdir(path))
     except OSError as error:
         yield SkippedPath(name, f"cannot be listed ({error})")
         return
     for child in children:
-        yield from _examine(root, path / child)
+        child_path, child_name = f"{path}{os.sep}{child}", f"{prefix}{child}"
+        try:
+            status = os.lstat(child_path)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            yield SkippedPath(child_name, f"cannot be examined ({error})")
+            continue
+        yield from _found(child_path, child_name, status, False)
 
 
 def _relative(root: Path, path: Path) -> str:

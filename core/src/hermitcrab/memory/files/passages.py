@@ -12,11 +12,17 @@ from collections.abc import Iterator
 from attrs import evolve, frozen
 
 #: Stored with an index; another number means that the index must be rebuilt.
-PASSAGE_VERSION = 1
+PASSAGE_VERSION = 2
 
 _LIMIT = 400
 _HEADING = re.compile(r"#{1,6}\s+(?=\S)")
 _ITEM = re.compile(r"\s*(?:[-*+]|[0-9]{1,9}[.)])\s|\s*\|")
+# A line that someone says: a name in front of it, a time or a mark around the name.
+_SPEECH = re.compile(
+    r"\s*(?:\[[^\]\n]{1,40}\]\s*|\([^)\n]{1,40}\)\s*|[0-9:.]{4,8}\s+)?"
+    r"(?:\*\*|__)?[^\W_][^\s:：*_.!?。！？]{0,29}(?: [^\s:：*_.!?。！？]{1,30}){0,2}\s?"
+    r"(?:\*\*|__)?[:：](?:\*\*|__)?\s*\S"
+)
 _SENTENCE_END = re.compile(r"[.!?;][\"')\]]?\s+|[。！？；]")
 
 
@@ -39,28 +45,55 @@ def passages_of(text: str) -> list[Passage]:
 
 
 def _units(lines: list[str]) -> Iterator[Passage]:
-    start = 0
-    collected: list[str] = []
+    for block in _blocks(lines):
+        if sum(len(line) + 1 for _, line in block) - 1 <= _LIMIT:
+            yield _joined(block)
+        else:
+            yield from _cut(block)
+
+
+def _blocks(lines: list[str]) -> Iterator[list[tuple[int, str]]]:
+    """Lines with their numbers: a heading, a list item with what belongs to it, or a paragraph."""
+    block: list[tuple[int, str]] = []
     for number, line in enumerate([*lines, ""], start=1):
-        if collected and _ends_before(line, collected):
-            yield Passage(start, number - 1, "\n".join(collected))
-            collected = []
-        if len(line) > _LIMIT:
-            yield from (Passage(number, number, piece) for piece in _pieces(line))
-        elif line.strip():
-            start = start if collected else number
-            collected.append(line)
+        if block and _ends_before(line, block[-1][1]):
+            yield block
+            block = []
+        if line.strip():
+            block.append((number, line))
 
 
-def _ends_before(line: str, collected: list[str]) -> bool:
-    """Whether the unit so far ends before ``line``."""
+def _ends_before(line: str, last: str) -> bool:
+    """Whether the block that ends with ``last`` so far ends before ``line``."""
     return (
         not line.strip()
         or _HEADING.match(line) is not None
-        or _HEADING.match(collected[-1]) is not None
+        or _HEADING.match(last) is not None
         or _ITEM.match(line) is not None
-        or sum(map(len, collected)) + len(line) > _LIMIT
     )
+
+
+def _cut(block: list[tuple[int, str]]) -> Iterator[Passage]:
+    """A block that is too long: what each one says, where it is speech, else as many lines as fit."""
+    is_speech = sum(_SPEECH.match(line) is not None for _, line in block) * 2 > len(block)
+    group: list[tuple[int, str]] = []
+    for number, line in block:
+        if group and (
+            (is_speech and _SPEECH.match(line) is not None)
+            or sum(len(each) for _, each in group) + len(line) > _LIMIT
+        ):
+            yield _joined(group)
+            group = []
+        if len(line) > _LIMIT:
+            yield from (Passage(number, number, piece) for piece in _pieces(line))
+        else:
+            group.append((number, line))
+    if group:
+        yield _joined(group)
+
+
+def _joined(group: list[tuple[int, str]]) -> Passage:
+    return Passage(group[0][0], group[-1][0], "\n".join(line for _, line in group))
 
 
 def _pieces(line: str) -> Iterator[str]:

@@ -1,0 +1,8 @@
+"""bench is a folder of this workspace and no distribution, so nothing puts it on the path."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
