@@ -108,6 +108,16 @@ async def test_the_words_plugin_adds_a_tool_and_a_command(install_section, open_
     assert "count the words that follow" in listed.text
 
 
+async def test_the_letters_provider_is_the_one_that_memory_asks(install_section, open_home):
+    install_section(GUIDE, "An embedding provider")
+    async with open_home() as host:
+        embeddings = (await host.agent()).embeddings
+        (vector,) = await embeddings.provider.embed_documents(["ABBA"])
+    assert embeddings.problem is None
+    assert embeddings.provider.id == "letters"
+    assert [round(number**2, 3) for number in vector[:3]] == [0.5, 0.5, 0.0]
+
+
 async def test_the_lean_engine_shortens_results_of_earlier_turns(
     install_section, open_home, crab, home
 ):
