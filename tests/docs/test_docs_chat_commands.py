@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermitcrab.agent.commands import all_commands
+from hermitcrab.agent.commands.commands import all_commands
 from hermitcrab.sessions.levels import REASONING_LEVELS, THINKING_LEVELS, VERBOSE_LEVELS
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermitcrab.agent.commands import (
+from hermitcrab.agent.commands.commands import (
     ChatCommand,
     all_commands,
     parse_command,

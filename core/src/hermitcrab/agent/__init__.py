@@ -11,7 +11,7 @@ from hermitcrab._lazy import lazy_names
 
 if TYPE_CHECKING:
     from hermitcrab.agent.assembled import AssembledContext
-    from hermitcrab.agent.command_calls import ChatCommand, CommandCall
+    from hermitcrab.agent.commands.calls import ChatCommand, CommandCall
     from hermitcrab.agent.events import (
         Compacted,
         Flushed,
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
         TurnEvent,
     )
     from hermitcrab.agent.handle import Session
-    from hermitcrab.agent.spawning import SpawnResult
+    from hermitcrab.agent.subagents.spawning import SpawnResult
     from hermitcrab.agent.tools import Tool, ToolContext
     from hermitcrab.models.contract import TextDelta, ThinkingDelta
 
 _HOMES = {
     "AssembledContext": "hermitcrab.agent.assembled",
-    "ChatCommand": "hermitcrab.agent.command_calls",
-    "CommandCall": "hermitcrab.agent.command_calls",
+    "ChatCommand": "hermitcrab.agent.commands.calls",
+    "CommandCall": "hermitcrab.agent.commands.calls",
     "Compacted": "hermitcrab.agent.events",
     "Flushed": "hermitcrab.agent.events",
     "Notice": "hermitcrab.agent.events",
     "Reply": "hermitcrab.agent.events",
     "Session": "hermitcrab.agent.handle",
-    "SpawnResult": "hermitcrab.agent.spawning",
+    "SpawnResult": "hermitcrab.agent.subagents.spawning",
     "TextDelta": "hermitcrab.models.contract",
     "ThinkingDelta": "hermitcrab.models.contract",
     "Tool": "hermitcrab.agent.tools",

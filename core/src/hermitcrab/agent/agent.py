@@ -11,9 +11,9 @@ from typing import Any
 from attrs import evolve
 
 from hermitcrab.agent.clock import Clock
+from hermitcrab.agent.commands.override_rules import AgentOverrideRules
 from hermitcrab.agent.memory_parts import MemoryParts, make_memory
-from hermitcrab.agent.override_rules import AgentOverrideRules
-from hermitcrab.agent.spawning import SPAWN_TOOL
+from hermitcrab.agent.subagents.spawning import SPAWN_TOOL
 from hermitcrab.agent.tools import MemoryToolSettings, Tool, builtin_tools
 from hermitcrab.config import AgentSettings, Config, agent_settings, default_agent_id
 from hermitcrab.errors import HermitcrabError

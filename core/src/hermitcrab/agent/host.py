@@ -13,7 +13,7 @@ from typing import Any
 from hermitcrab.agent.addressing import owner_of
 from hermitcrab.agent.agent import Agent, make_folders
 from hermitcrab.agent.clock import Clock, system_clock
-from hermitcrab.agent.command_calls import ChatCommand, ModelFacts
+from hermitcrab.agent.commands.calls import ChatCommand, ModelFacts
 from hermitcrab.agent.events import Reply, TurnEvent
 from hermitcrab.agent.handle import Session
 from hermitcrab.agent.housekeeping import Housekeeping
@@ -23,9 +23,9 @@ from hermitcrab.agent.reception import Reception
 from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.agent.setup import TurnSetup, set_up_turn
-from hermitcrab.agent.spawning import Cleanup, SpawnRequest, SpawnResult
 from hermitcrab.agent.status import describe_session
-from hermitcrab.agent.subagents import Subagents
+from hermitcrab.agent.subagents.spawning import Cleanup, SpawnRequest, SpawnResult
+from hermitcrab.agent.subagents.subagents import Subagents
 from hermitcrab.compaction.diagnostics import missing_for_compaction
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.config import Config, load_config, resolve_home

@@ -11,8 +11,8 @@ from typing import Any
 from attrs import evolve
 
 from hermitcrab.agent.agent import Agent
-from hermitcrab.agent.command_calls import CommandCall, CommandHost
-from hermitcrab.agent.commands import (
+from hermitcrab.agent.commands.calls import CommandCall, CommandHost
+from hermitcrab.agent.commands.commands import (
     BEGINNING,
     parse_command,
     plain_text,

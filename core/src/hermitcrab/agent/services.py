@@ -10,8 +10,8 @@ from typing import Any
 from hermitcrab.agent.addressing import owner_of, stored_key
 from hermitcrab.agent.agent import Agent, make_agent
 from hermitcrab.agent.clock import Clock
-from hermitcrab.agent.command_calls import ChatCommand, ModelFacts
-from hermitcrab.agent.commands import all_commands
+from hermitcrab.agent.commands.calls import ChatCommand, ModelFacts
+from hermitcrab.agent.commands.commands import all_commands
 from hermitcrab.agent.tools import Tool
 from hermitcrab.config import Config, default_agent_id
 from hermitcrab.context.registry import HostEngineRegistry

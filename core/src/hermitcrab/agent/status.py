@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hermitcrab.agent.agent import Agent
-from hermitcrab.agent.level_wording import activation_text, levels_line, sending_text
+from hermitcrab.agent.commands.level_wording import activation_text, levels_line, sending_text
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.agent.setup import TurnSetup
 from hermitcrab.config.schema import SessionConfig

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from attrs import evolve
 
 from hermitcrab.agent.agent import Agent
-from hermitcrab.agent.announcing import Announcer
 from hermitcrab.agent.events import Reply
 from hermitcrab.agent.opening import SessionOpener
 from hermitcrab.agent.running import END_S
 from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import SessionContext
-from hermitcrab.agent.spawning import (
+from hermitcrab.agent.subagents.announcing import Announcer
+from hermitcrab.agent.subagents.spawning import (
     ANNOUNCED,
     SpawnOutcome,
     SpawnRequest,
@@ -32,7 +32,7 @@ from hermitcrab.agent.spawning import (
     task_provenance,
     told,
 )
-from hermitcrab.agent.subagent_start import SubagentRun, SubagentStarter
+from hermitcrab.agent.subagents.starting import SubagentRun, SubagentStarter
 from hermitcrab.agent.tools import Tool, ToolContext
 from hermitcrab.context.contract import has_method
 from hermitcrab.errors import HermitcrabError, SpawnRefusedError, ToolError

@@ -18,7 +18,7 @@ from hermitcrab.agent.events import Reply
 from hermitcrab.agent.opening import SessionOpener
 from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import SessionContext
-from hermitcrab.agent.spawning import SpawnOutcome, SpawnRequest, SpawnResult
+from hermitcrab.agent.subagents.spawning import SpawnOutcome, SpawnRequest, SpawnResult
 from hermitcrab.context.contract import has_method
 from hermitcrab.context.results import SubagentPreparation
 from hermitcrab.errors import SpawnRefusedError

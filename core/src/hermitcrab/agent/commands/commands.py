@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from hermitcrab.agent.command_calls import ChatCommand, CommandCall
+from hermitcrab.agent.commands.calls import ChatCommand, CommandCall
+from hermitcrab.agent.commands.override_commands import OVERRIDE_COMMANDS
 from hermitcrab.agent.notices import describe_compaction
-from hermitcrab.agent.override_commands import OVERRIDE_COMMANDS
 from hermitcrab.errors import HermitcrabError
 
 logger = logging.getLogger("hermitcrab.agent")

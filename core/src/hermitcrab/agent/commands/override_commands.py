@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from hermitcrab.agent.command_calls import ChatCommand, CommandCall
-from hermitcrab.agent.delivery import is_sent
-from hermitcrab.agent.level_wording import (
+from hermitcrab.agent.commands.calls import ChatCommand, CommandCall
+from hermitcrab.agent.commands.level_wording import (
     activation_text,
     fast_text,
     reasoning_text,
@@ -14,6 +13,7 @@ from hermitcrab.agent.level_wording import (
     thinking_text,
     verbose_text,
 )
+from hermitcrab.agent.delivery import is_sent
 from hermitcrab.errors import ConfigError, SessionError
 from hermitcrab.sessions.activation import configured_activation
 from hermitcrab.sessions.effective_levels import SessionLevels

@@ -1,0 +1,1 @@
+"""Chat commands, and the settings of a session that they change."""

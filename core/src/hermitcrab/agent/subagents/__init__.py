@@ -1,0 +1,1 @@
+"""Sessions that a session starts for a task of their own."""
