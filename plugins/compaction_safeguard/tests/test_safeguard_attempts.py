@@ -18,6 +18,7 @@ class Writer:
     """Notes wishes; every message takes 100 tokens, every answer is numbered."""
 
     latest_ask = None
+    unresolved_ask = None
     limits = SimpleNamespace(tokens=1_000, characters=4_000)
     files = SimpleNamespace(read=[], modified=[])
 

@@ -139,6 +139,10 @@ class SummaryWriter(Protocol):
         """The last request of the user in what is summarised."""
 
     @property
+    def unresolved_ask(self) -> str | None:
+        """That request if nothing answers it, neither there nor in what is kept; credentials are out."""
+
+    @property
     def files(self) -> FileLists:
         """The files that were read and changed since the session began."""
 

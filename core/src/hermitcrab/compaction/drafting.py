@@ -35,6 +35,7 @@ from hermitcrab.messages.identifiers import (
     extract_identifiers,
     missing_identifiers,
     normal_form,
+    redact,
 )
 from hermitcrab.messages.tokens import TokenCounter
 from hermitcrab.messages.types import Message
@@ -207,6 +208,10 @@ class Drafter:
             details=details,
             remarks=draft.remarks,
         )
+
+    def clean(self, text: str) -> str:
+        """A text without credentials, unless they are to be kept."""
+        return text if self._settings.keep_credentials else redact(text)
 
     def identifiers(
         self, plan: CompactionPlan, budget: Budget, previous_summary: str | None

@@ -9,6 +9,7 @@ from attrs import frozen
 from hermitcrab.compaction.budget import Budget
 from hermitcrab.compaction.serialise import text_with_images
 from hermitcrab.messages.pairing import group_messages, iterate_groups
+from hermitcrab.messages.text import tool_calls_of
 from hermitcrab.messages.types import Message
 from hermitcrab.sessions.context import ContextItem
 
@@ -146,6 +147,25 @@ def _plan(body: Sequence[ContextItem], start: int, tokens_before: int) -> Compac
         turn_prefix=tuple(body[turn_start:start]),
         kept=tuple(body[start:]),
         tokens_before=tokens_before,
+    )
+
+
+def unresolved_ask(plan: CompactionPlan) -> str | None:
+    """The latest request in what is summarised, if no answer follows it there or in what is kept (context 5.3)."""
+    items = (*plan.summarised, *plan.kept)
+    for index in range(len(plan.summarised) - 1, -1, -1):
+        ask = latest_ask(items[index : index + 1])
+        if ask is not None:
+            later = (item.message for item in items[index + 1 :])
+            return None if any(map(_is_answer, later)) else ask
+    return None
+
+
+def _is_answer(message: Message) -> bool:
+    return (
+        message.get("role") == "assistant"
+        and not tool_calls_of(message)
+        and bool(text_with_images(message).strip())
     )
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from hermitcrab.compaction.contract import Draft, FinishedSummary, SummarySettings, SummaryWish
 from hermitcrab.compaction.drafting import Drafter, SummaryJob
 from hermitcrab.compaction.files import FileLists, file_lists
-from hermitcrab.compaction.plan import latest_ask
+from hermitcrab.compaction.plan import latest_ask, unresolved_ask
 from hermitcrab.compaction.reading import MessageReader
 from hermitcrab.compaction.serialise import plain_text
 from hermitcrab.compaction.structure import SummaryLimits, split_tail, with_headings
@@ -47,6 +47,11 @@ class JobWriter:
         self._counter = counter
         self._reader = reader
         self._finished: dict[str, FinishedSummary] = {}
+
+    @cached_property
+    def unresolved_ask(self) -> str | None:
+        ask = unresolved_ask(self._job.plan)
+        return None if ask is None else self._drafter.clean(ask)
 
     @cached_property
     def files(self) -> FileLists:

@@ -27,8 +27,16 @@ NOTHING_SAID = "nothing_said"
 ASK_NOT_REFLECTED = "latest_user_ask_not_reflected"
 TOO_LONG = "too_long"
 #: Reasons whose cause the host has repaired in the stored text: a heading is supplied, sections of one heading are
-#: joined, invented identifiers are taken out, and what is too long is cut. A repeated failure is no reason to reject.
-_REPAIRED = ("missing_section:", "duplicate_section:", "invented_identifiers:", TOO_LONG)
+#: joined, invented identifiers are taken out, pending requests are put right, and what is too long is cut. A repeated
+#: failure is no reason to reject.
+_REPAIRED = (
+    "missing_section:",
+    "duplicate_section:",
+    "invented_identifiers:",
+    TOO_LONG,
+    "latest_user_ask_not_foregrounded",
+    "retained_turn_ask_marked_pending",
+)
 
 #: What is looked at of a request, and of a summary, in characters: a few characters can stand for very many terms.
 _ASK_CHARACTERS = 2_000

@@ -86,6 +86,11 @@ def recent_turns(messages: Sequence[Message], turns: int) -> list[str]:
     return segments
 
 
+def user_line(text: str) -> str:
+    """How a message of the user with this text begins among the newest turns."""
+    return "- User: " + _marked(_cut(text))
+
+
 def tool_failures(messages: Iterable[Message]) -> list[str]:
     """The calls of tools that failed, one line each, the newest first."""
     failures: dict[str, str] = {}
@@ -128,13 +133,21 @@ def _recent_indexes(messages: Sequence[Message], turns: int) -> list[int]:
 
 def _shown(message: Message) -> str:
     """The text of a message, lines behind the first one marked so that none of them can be taken for a heading."""
-    text = text_of(message).strip()
-    if len(text) > MESSAGE_CHARACTERS:
-        text = cut_graphemes(text, MESSAGE_CHARACTERS) + "..."
+    text = _cut(text_of(message).strip())
     others = Counter(kind for kind in _block_types(message) if kind not in ("text", "thinking"))
     if others:
         listed = ", ".join(f"{kind} x{count}" for kind, count in others.items())
         text = f"{text}\n[non-text content: {listed}]".strip()
+    return _marked(text)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MESSAGE_CHARACTERS:
+        return text
+    return cut_graphemes(text, MESSAGE_CHARACTERS) + "..."
+
+
+def _marked(text: str) -> str:
     return "\n  | ".join(text.splitlines())
 
 

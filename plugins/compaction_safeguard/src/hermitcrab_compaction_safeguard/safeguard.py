@@ -19,6 +19,14 @@ from hermitcrab.compaction import (
 from hermitcrab.errors import CompactionError
 from hermitcrab.hooks import CompactionDecision, SessionBeforeCompact
 from hermitcrab.messages import Message
+from hermitcrab_compaction_safeguard.asks import (
+    ASKS,
+    NOT_FOREGROUNDED,
+    Requests,
+    answered_and_open,
+    one_line,
+    pending_in,
+)
 from hermitcrab_compaction_safeguard.audit import (
     TOO_LONG,
     audit_answer,
@@ -27,9 +35,10 @@ from hermitcrab_compaction_safeguard.audit import (
     named_identifiers,
     without_invented,
 )
-from hermitcrab_compaction_safeguard.conversation import is_conversation
+from hermitcrab_compaction_safeguard.conversation import is_conversation, user_line
 from hermitcrab_compaction_safeguard.rules import workspace_rules
 from hermitcrab_compaction_safeguard.sections import (
+    RECENT_TURNS,
     Part,
     compose,
     files_part,
@@ -137,14 +146,23 @@ class Safeguard:
             attempt = await asyncio.to_thread(self._examine, draft, rules)
             issues = attempt.issues
             if not issues or not guard.enabled:
-                return _stored(attempt, number, audited=guard.enabled)
+                return self._stored(attempt, number, audited=guard.enabled)
             logger.info("a summary failed its audit: %s", "; ".join(issues))
             if is_acceptable(issues) and (best is None or len(issues) <= len(best.issues)):
                 best = attempt
         if best is not None:
-            return _stored(best, number, audited=True)
+            return self._stored(best, number, audited=True)
         listed = "; ".join(issues[:_NAMED_REASONS])
         return _rejected(f"the summary failed its audit {number} times: {listed}", self._event)
+
+    def _stored(self, attempt: Attempt, attempts: int, *, audited: bool) -> CompactionDecision:
+        issues = list(attempt.issues)
+        details: dict[str, object] = {
+            "safeguard": {"audited": audited, "attempts": attempts, "issues": issues}
+        }
+        if self._writer.unresolved_ask is not None:
+            details["latestUnresolvedUserRequest"] = one_line(self._writer.unresolved_ask)
+        return CompactionDecision(summary=attempt.summary.text, details=details)
 
     def _examine(self, draft: Draft, rules: str) -> Attempt:
         """Complete a draft, and audit both it and the text that would be stored."""
@@ -160,9 +178,26 @@ class Safeguard:
         if invented:
             draft = without_invented(draft, invented)
         body = writer.finish(evolve(draft, tail=""))
-        summary = writer.finish(evolve(draft, tail=self._tail(draft, body, rules)))
+        tail = self._tail(draft, body, rules)
+        requests = self._requests(tail)
+        misplaced = requests.audit(pending_in(body.text))
+        if misplaced:
+            issues += misplaced
+            pending = requests.mend(draft.sections.get(ASKS, ""))
+            draft = evolve(draft, sections={**draft.sections, ASKS: pending})
+            tail = self._tail(draft, writer.finish(evolve(draft, tail="")), rules)
+        summary = writer.finish(evolve(draft, tail=tail))
         issues += audit_stored(summary, ask=ask)
+        if NOT_FOREGROUNDED in requests.audit(pending_in(summary.text)):
+            issues.append(f"stored_{NOT_FOREGROUNDED}")
         return Attempt(summary=summary, issues=tuple(issues))
+
+    def _requests(self, tail: str) -> Requests:
+        """What is known of the user's requests; answered ones count only where their turn is in ``tail``."""
+        answered, waiting = answered_and_open(self._messages)
+        turns = tail.partition(RECENT_TURNS)[2]
+        retained = [ask for ask in answered if user_line(ask) in turns]
+        return Requests(unresolved=self._writer.unresolved_ask, answered=retained, open=waiting)
 
     def _tail(self, draft: Draft, body: FinishedSummary, rules: str) -> str:
         """What follows the sections: a third of the summary is its own, and what the sections leave.
@@ -187,11 +222,6 @@ class Safeguard:
             characters=max(limits.characters // TAIL_SHARE, left - _SEPARATION),
             count=writer.count_text,
         )
-
-
-def _stored(attempt: Attempt, attempts: int, *, audited: bool) -> CompactionDecision:
-    details = {"audited": audited, "attempts": attempts, "issues": list(attempt.issues)}
-    return CompactionDecision(summary=attempt.summary.text, details={"safeguard": details})
 
 
 def _rejected(reason: str, event: SessionBeforeCompact) -> CompactionDecision:
