@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attrs import frozen
 
-from hermitcrab.errors import ModelRateLimitError
+from hermitcrab.errors import HermitcrabError
 from hermitcrab.models.errors_map import Failure, Origin, timed_out, unreachable
 
 if TYPE_CHECKING:
@@ -29,18 +30,32 @@ class RetryPolicy:
     """How often and after which pauses a failed attempt is repeated.
 
     ``backoff_s`` is the first pause in seconds; it doubles up to 8 s. A provider that asks for a longer pause than
-    ``longest_wait_s`` seconds is not asked again.
+    ``longest_wait_s`` seconds is not asked again. ``jitter`` is by how much of itself a pause may be longer, so that
+    many clients do not come back at once.
     """
 
     max_retries: int = 3
     backoff_s: float = 0.5
     longest_wait_s: float = 60.0
+    jitter: float = 0.0
 
 
-class AttemptFailedError(Exception):
-    """One attempt failed; carries what that means. Never leaves this room."""
+class RepeatableFailure(Protocol):
+    """What a failed attempt means: the error to raise, and whether another attempt can succeed."""
 
-    def __init__(self, failure: Failure) -> None:
+    @property
+    def error(self) -> HermitcrabError: ...
+    @property
+    def retryable(self) -> bool: ...
+
+
+_Failure = TypeVar("_Failure", bound=RepeatableFailure)
+
+
+class AttemptFailedError(Exception, Generic[_Failure]):
+    """One attempt failed; carries what that means. Never leaves the room that asked."""
+
+    def __init__(self, failure: _Failure) -> None:
         super().__init__(str(failure.error))
         self.failure = failure
 
@@ -55,13 +70,31 @@ def new_client(timeout_s: float) -> httpx.AsyncClient:
 
 async def with_retries(policy: RetryPolicy, attempt: Callable[[], Awaitable[_T]]) -> _T:
     """The result of ``attempt``, repeated as the policy says. Raises the typed error of the last failure."""
+    try:
+        return await repeated(policy, attempt)
+    except AttemptFailedError as failed:
+        raise failed.failure.error from failed.__cause__
+
+
+async def repeated(
+    policy: RetryPolicy,
+    attempt: Callable[[], Awaitable[_T]],
+    *,
+    logger: logging.Logger = _log,
+    level: int = logging.WARNING,
+) -> _T:
+    """The result of ``attempt``, repeated as the policy says.
+
+    :param logger: is told of each repetition, at ``level``.
+    :raises AttemptFailedError: the last failure.
+    """
     from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
     retrying = AsyncRetrying(
         retry=retry_if_exception(lambda error: _can_be_repeated(policy, error)),
         stop=stop_after_attempt(policy.max_retries + 1),
         wait=lambda state: _pause_s(policy, state),
-        before_sleep=_log_retry,
+        before_sleep=lambda state: _log_retry(logger, level, state),
         reraise=True,
     )
 
@@ -69,10 +102,7 @@ async def with_retries(policy: RetryPolicy, attempt: Callable[[], Awaitable[_T]]
         # The retrying object awaits only what it can tell to be a coroutine function.
         return await attempt()
 
-    try:
-        return await retrying(once)
-    except AttemptFailedError as failed:
-        raise failed.failure.error from failed.__cause__
+    return await retrying(once)
 
 
 def _can_be_repeated(policy: RetryPolicy, error: BaseException) -> bool:
@@ -81,12 +111,13 @@ def _can_be_repeated(policy: RetryPolicy, error: BaseException) -> bool:
     return (_asked_pause_s(error.failure) or 0.0) <= policy.longest_wait_s
 
 
-def _asked_pause_s(failure: Failure) -> float | None:
-    error = failure.error
-    return error.retry_after_s if isinstance(error, ModelRateLimitError) else None
+def _asked_pause_s(failure: RepeatableFailure) -> float | None:
+    """The pause that the provider asked for, where the error has one."""
+    asked: float | None = getattr(failure.error, "retry_after_s", None)
+    return asked
 
 
-def _failure_of(state: RetryCallState) -> Failure | None:
+def _failure_of(state: RetryCallState) -> Any:
     error = state.outcome.exception() if state.outcome else None
     return error.failure if isinstance(error, AttemptFailedError) else None
 
@@ -96,15 +127,20 @@ def _pause_s(policy: RetryPolicy, state: RetryCallState) -> float:
     asked = _asked_pause_s(failure) if failure else None
     if asked is not None:
         return asked
-    return min(policy.backoff_s * 2.0 ** (state.attempt_number - 1), _LONGEST_BACKOFF_S)
+    pause_s = min(policy.backoff_s * 2.0 ** (state.attempt_number - 1), _LONGEST_BACKOFF_S)
+    return pause_s * random.uniform(1.0, 1.0 + policy.jitter)
 
 
-def _log_retry(state: RetryCallState) -> None:
+def _log_retry(logger: logging.Logger, level: int, state: RetryCallState) -> None:
     failure = _failure_of(state)
     pause_s = state.next_action.sleep if state.next_action else 0.0
     if failure:
-        _log.warning(
-            "%s; attempt %d follows in %.1f s", failure.error, state.attempt_number + 1, pause_s
+        logger.log(
+            level,
+            "%s; attempt %d follows in %.1f s",
+            failure.error,
+            state.attempt_number + 1,
+            pause_s,
         )
 
 

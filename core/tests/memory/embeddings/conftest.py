@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from hermitcrab.memory import EmbeddingContext
 from hermitcrab.memory.embeddings import protocols
 from hermitcrab.memory.embeddings.remote import Limits, RemoteEmbeddings, Server
-from hermitcrab.memory.embeddings.retrying import RetryPolicy
+from hermitcrab.models.http import RetryPolicy
 
 KEY = "secret-key-0123456789"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,17 @@ from attrs import field, frozen
 from hermitcrab.errors import EmbeddingError
 from hermitcrab.memory.contract import EmbeddingProvider
 from hermitcrab.memory.embeddings.batching import BATCH_BYTES, batches
-from hermitcrab.memory.embeddings.failures import SETTINGS, failure, failure_of_response
+from hermitcrab.memory.embeddings.failures import (
+    SETTINGS,
+    Failure,
+    failure,
+    failure_of_response,
+)
 from hermitcrab.memory.embeddings.fingerprint import fingerprint_of
 from hermitcrab.memory.embeddings.protocols import Protocol, Purpose, Question
-from hermitcrab.memory.embeddings.retrying import AttemptFailedError, RetryPolicy, with_retries
 from hermitcrab.memory.embeddings.vectors import checked_vectors
 from hermitcrab.models.errors_map import Origin
-from hermitcrab.models.http import new_client
+from hermitcrab.models.http import AttemptFailedError, RetryPolicy, new_client, repeated
 
 if TYPE_CHECKING:
     import httpx
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
 QUERY_TIMEOUT_S = 4.0
 #: Seconds that one request for documents may take.
 BATCH_TIMEOUT_S = 120.0
+_JITTER = 0.2
+
+logger = logging.getLogger("hermitcrab.memory")
 
 
 @frozen(kw_only=True)
@@ -39,8 +47,10 @@ class Limits:
     concurrency: int = 4
     query_timeout_s: float = QUERY_TIMEOUT_S
     batch_timeout_s: float = BATCH_TIMEOUT_S
-    documents: RetryPolicy = field(factory=RetryPolicy)
-    query: RetryPolicy = field(factory=lambda: RetryPolicy(max_retries=1, longest_wait_s=2.0))
+    documents: RetryPolicy = field(factory=lambda: RetryPolicy(jitter=_JITTER))
+    query: RetryPolicy = field(
+        factory=lambda: RetryPolicy(max_retries=1, longest_wait_s=2.0, jitter=_JITTER)
+    )
 
 
 @frozen(kw_only=True)
@@ -167,7 +177,13 @@ class RemoteEmbeddings(EmbeddingProvider):
             dimensions=self._dimensions,
         )
         path, body = self._protocol.request(question, texts)
-        response = await with_retries(retries, lambda: self._post(path, body, timeout_s))
+        # What comes of it is told by whoever asked.
+        response = await repeated(
+            retries,
+            lambda: self._post(path, body, timeout_s),
+            logger=logger,
+            level=logging.INFO,
+        )
         vectors = checked_vectors(
             self._answer(response), count=len(texts), dims=self.dims, where=self._origin.where
         )
@@ -219,13 +235,13 @@ class RemoteEmbeddings(EmbeddingProvider):
             self._client = new_client(max(limits.query_timeout_s, limits.batch_timeout_s))
         return self._client
 
-    def _late(self, timeout_s: float) -> AttemptFailedError:
+    def _late(self, timeout_s: float) -> AttemptFailedError[Failure]:
         # A server that took a request and stayed silent is not asked again: it would be kept waiting once more.
         message = f"no answer within {timeout_s:g} s"
         hint = f"Check that the server of {SETTINGS}.remote.baseUrl is running"
         return AttemptFailedError(failure(self._origin.where, "transient", message, hint=hint))
 
-    def _unreachable(self, error: Exception) -> AttemptFailedError:
+    def _unreachable(self, error: Exception) -> AttemptFailedError[Failure]:
         import httpx
 
         reason = self._origin.safe(str(error)) or type(error).__name__
