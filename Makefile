@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
-DISTRIBUTIONS := core plugins/context_legacy plugins/compaction_safeguard plugins/embeddings_local plugins/memory_core
+DISTRIBUTIONS := core plugins/context_legacy plugins/compaction_safeguard plugins/embeddings_local plugins/memory_core \
+	plugins/memory_lancedb plugins/memory_chroma
 PROJECTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 TESTS ?=
 

@@ -10,9 +10,9 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermitcrab_memory_core.dates import named_dates
-from hermitcrab_memory_core.fusion import Fused, FusionSettings, Unit, fuse
-from hermitcrab_memory_core.ranking import Place
+from hermitcrab.memory.ranking.dates import named_dates
+from hermitcrab.memory.ranking.fusion import Fused, FusionSettings, Unit, fuse
+from hermitcrab.memory.ranking.places import Place
 
 TODAY = date(2026, 3, 31)
 SETTINGS = FusionSettings(vector_weight=0.5, text_weight=0.5)

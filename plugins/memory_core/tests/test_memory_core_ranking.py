@@ -11,17 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermitcrab.memory.files import Discovery, Keywords, MemoryFile, keywords
-from hermitcrab_memory_core.fusion import Fused, FusionSettings, Unit, age_factor, fuse
-from hermitcrab_memory_core.index import Index, StoredFile, StoredPassage
+from hermitcrab.memory.ranking.fusion import Fused, FusionSettings, Unit, age_factor, fuse
+from hermitcrab.memory.ranking.places import Place, StoredPassage, note_day
+from hermitcrab.memory.ranking.snippets import snippet
+from hermitcrab_memory_core.index import Index, StoredFile
 from hermitcrab_memory_core.plan import plan_sync
 from hermitcrab_memory_core.ranking import (
     Matches,
-    Place,
     keyword_scores,
-    note_day,
     weights,
 )
-from hermitcrab_memory_core.snippets import snippet
 from hermitcrab_memory_core.terms import chunk_expressions, passage_expressions
 
 TODAY = date(2026, 3, 31)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hermitcrab.memory.files import Passage
-from hermitcrab_memory_core.index import StoredPassage
-from hermitcrab_memory_core.ranking import Matches, Place, beside, keyword_scores
-from hermitcrab_memory_core.snippets import MAX_CHARACTERS, snippet
-from hermitcrab_memory_core.units import embedding_texts
+from hermitcrab.memory.ranking.places import Place, StoredPassage
+from hermitcrab.memory.ranking.snippets import MAX_CHARACTERS, snippet
+from hermitcrab.memory.ranking.units import embedding_texts
+from hermitcrab_memory_core.ranking import Matches, beside, keyword_scores
 
 
 def test_short_passages_are_embedded_with_the_lines_beside_them():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hermitcrab._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from hermitcrab.memory import files
+    from hermitcrab.memory import files, ranking
     from hermitcrab.memory.contract import (
         EmbeddingProvider,
         Explanation,
@@ -39,12 +39,14 @@ __all__ = [
     "SyncReport",
     "files",
     "prompt_section",
+    "ranking",
 ]
 
 _HOMES = dict.fromkeys(__all__, "hermitcrab.memory.contract") | {
     "EmbeddingContext": "hermitcrab.memory.embeddings.contract",
     "files": "hermitcrab.memory.files",
     "prompt_section": "hermitcrab.memory.tools",
+    "ranking": "hermitcrab.memory.ranking",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

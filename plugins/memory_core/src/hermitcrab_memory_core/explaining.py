@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import islice
 
 from hermitcrab.memory.contract import Explanation
+from hermitcrab.memory.ranking.snippets import chosen
 from hermitcrab_memory_core.finding import Question, ranked
 from hermitcrab_memory_core.index import Index
-from hermitcrab_memory_core.snippets import chosen
 
 
 def explain(index: Index, question: Question, limit: int) -> tuple[Explanation, ...]:

@@ -11,13 +11,14 @@ from attrs import evolve, frozen
 from hermitcrab.memory import Hit
 from hermitcrab.memory.contract import SearchMode
 from hermitcrab.memory.files import Keywords, keywords
-from hermitcrab_memory_core.dates import named_dates
-from hermitcrab_memory_core.fusion import Fused, FusionSettings, Unit, fuse
+from hermitcrab.memory.ranking.dates import named_dates
+from hermitcrab.memory.ranking.fusion import Fused, FusionSettings, Unit, fuse
+from hermitcrab.memory.ranking.places import Place, note_day
+from hermitcrab.memory.ranking.snippets import choose
 from hermitcrab_memory_core.index import Index
 from hermitcrab_memory_core.matrix import LostMatrixError
 from hermitcrab_memory_core.narrowing import narrowed
-from hermitcrab_memory_core.ranking import Place, beside, keyword_scores, note_day
-from hermitcrab_memory_core.snippets import choose
+from hermitcrab_memory_core.ranking import beside, keyword_scores
 from hermitcrab_memory_core.vector_store import Nearest
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from attrs import asdict, evolve, frozen
 
 from hermitcrab.errors import EmbeddingError
 from hermitcrab.memory.files import CHUNKER_VERSION, PASSAGE_VERSION
-from hermitcrab_memory_core.units import EMBEDDING_TEXT_VERSION
+from hermitcrab.memory.ranking.units import EMBEDDING_TEXT_VERSION
 
 if TYPE_CHECKING:
     from hermitcrab.memory import EmbeddingProvider

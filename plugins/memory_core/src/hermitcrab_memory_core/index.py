@@ -21,12 +21,13 @@ from hermitcrab.memory.files import (
     index_terms,
     passages_of,
 )
+from hermitcrab.memory.ranking.places import Place, StoredPassage
+from hermitcrab.memory.ranking.units import embedding_texts
 from hermitcrab_memory_core.embedding_cache import EmbeddingCache, remove_cache, text_hash
 from hermitcrab_memory_core.identity import chunking_of
-from hermitcrab_memory_core.ranking import Matches, Place
+from hermitcrab_memory_core.ranking import Matches
 from hermitcrab_memory_core.schema import connect, immediate, is_damaged
 from hermitcrab_memory_core.terms import chunk_expressions, passage_expressions
-from hermitcrab_memory_core.units import embedding_texts
 from hermitcrab_memory_core.vector_store import VectorStore
 
 T = TypeVar("T")
@@ -60,17 +61,6 @@ class Counts:
     files: int
     chunks: int
     passages: int
-
-
-@frozen
-class StoredPassage:
-    """A passage by its place in the index; passages of one file follow each other."""
-
-    id: int
-    path: str
-    start_line: int
-    end_line: int
-    text: str
 
 
 class Index:

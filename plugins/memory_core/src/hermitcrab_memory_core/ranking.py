@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 import math
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import date
 
 from attrs import frozen
+
+from hermitcrab.memory.ranking.places import Place
 
 # What a term is worth that only a neighbour has, by distance; what it adds where both have it; what the chunk adds.
 _NEIGHBOUR_WEIGHTS = {-1: 0.7, 1: 0.7, -2: 0.5, 2: 0.5}
@@ -22,17 +22,6 @@ _MOST_CANDIDATES = 500
 
 # FTS5 gives every term that half of the rows have this factor instead of its rarity.
 _FTS5_LEAST_RARITY = 1e-6
-_DAILY = re.compile(r"memory/([0-9]{4}-[0-9]{2}-[0-9]{2})(?:-[^/]*)?\.md")
-
-
-@frozen
-class Place:
-    """Where a passage or chunk stands; passages of one file have consecutive ids."""
-
-    id: int
-    path: str
-    start_line: int
-    end_line: int
 
 
 @frozen
@@ -82,17 +71,6 @@ def weights(matches: Matches) -> dict[int, float]:
     fts5_rarity = max(_FTS5_LEAST_RARITY, math.log(ratio)) if ratio > 1 else _FTS5_LEAST_RARITY
     factor = (1 + math.log1p(ratio)) / fts5_rarity
     return {row: score * factor for row, score in matches.scores.items()}
-
-
-def note_day(path: str) -> date | None:
-    """The date of a daily note, slugged ones included; ``None`` for a note that never ages (memory 4.6)."""
-    match = _DAILY.fullmatch(path)
-    if match is None:
-        return None
-    try:
-        return date.fromisoformat(match[1])
-    except ValueError:
-        return None
 
 
 def _most_promising(passages: Mapping[int, Place], own: Mapping[int, float]) -> list[int]:

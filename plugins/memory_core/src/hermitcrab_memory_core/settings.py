@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from hermitcrab_memory_core.fusion import FusionSettings
+from hermitcrab.memory.ranking.fusion import FusionSettings
 
 if TYPE_CHECKING:
     from hermitcrab.memory.contract import MemoryContext

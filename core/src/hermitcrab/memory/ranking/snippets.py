@@ -7,9 +7,9 @@ from itertools import islice, pairwise
 
 from attrs import frozen
 
-from hermitcrab.memory import Hit
-from hermitcrab_memory_core.fusion import Fused
-from hermitcrab_memory_core.index import SOURCE, StoredPassage
+from hermitcrab.memory.contract import Hit
+from hermitcrab.memory.ranking.fusion import Fused
+from hermitcrab.memory.ranking.places import StoredPassage
 
 MAX_CHARACTERS = 700
 
@@ -54,7 +54,7 @@ def chosen(
                 end_line=part.end_line,
                 score=item.score,
                 snippet=part.text,
-                source=SOURCE,
+                source="memory",
             ),
         )
 

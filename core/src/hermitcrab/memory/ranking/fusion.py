@@ -1,8 +1,9 @@
 """One order out of keyword scores, vector scores, dates and age: pure functions (memory 4.4 to 4.7, 9.1).
 
-A unit is a passage of the index. The index stores for each passage its place, its text, its rows of terms and, where
-there is an embedding provider, one vector of the text that :func:`~hermitcrab_memory_core.units.embedding_texts` gives
-for it. Nothing here reads the index: whoever calls brings the scores.
+A unit is a passage of an index. The index stores for each passage its place, its text, its rows of terms and, where
+there is an embedding provider, one vector of the text that
+:func:`~hermitcrab.memory.ranking.units.embedding_texts` gives for it. Nothing here reads the index: whoever calls
+brings the scores.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import date
 from attrs import evolve, frozen
 
 from hermitcrab.memory.files import index_terms
-from hermitcrab_memory_core.ranking import Place
+from hermitcrab.memory.ranking.places import Place
 
 # The pool is this many units for each step of the multiplier, whatever number of results is asked for.
 _POOL_STEP = 50
@@ -79,7 +80,7 @@ class FusionSettings:
 class Unit:
     """A candidate.
 
-    ``keyword`` is its score by :func:`~hermitcrab_memory_core.ranking.keyword_scores` and 0 where no term matches;
+    ``keyword`` is its score by the keyword index, above 0 without an upper limit, and 0 where no term matches;
     ``vector`` the cosine between -1 and 1, ``None`` where it has no vector. A candidate that keywords found brings its
     cosine too, if there is one. ``day`` is the date of its note, ``None`` for a note that never ages.
     """
@@ -117,7 +118,7 @@ def fuse(
 ) -> list[Fused]:
     """All units that may be returned, best first; the caller cuts to the number of results.
 
-    ``named`` says whether the query names a date (:func:`~hermitcrab_memory_core.dates.named_dates`).
+    ``named`` says whether the query names a date (:func:`~hermitcrab.memory.ranking.dates.named_dates`).
     ``vector_floor`` is the cosine that means nothing in common, such as the mean over the whole index; without it the
     least of the candidates. ``texts`` gives the texts of units by their ids, for diversity alone.
 

@@ -1,0 +1,3 @@
+"""A memory of hermitcrab in LanceDB."""
+
+from __future__ import annotations
