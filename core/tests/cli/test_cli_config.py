@@ -118,3 +118,41 @@ def test_get_masks_secrets_and_names_the_nearest_key(cli, monkeypatch):
 def test_schema_is_a_json_schema(cli):
     schema = json.loads(cli("config", "schema").stdout)
     assert "plugins" in schema["properties"]
+
+
+def test_set_keeps_comments_and_shows_in_get(cli):
+    config = cli.configure("session:\n  # not too many\n  historyLimit: 7\n")
+    cli("config", "set", "session.historyLimit", "20")
+    cli("config", "set", "agents.defaults.model", "offline/extractive")
+    assert config.read_text(encoding="utf-8").startswith(
+        "session:\n  # not too many\n  historyLimit: 20\nagents:"
+    )
+    assert cli("config", "get", "agents.defaults.model").stdout == "offline/extractive\n"
+    assert cli.json("config", "unset", "session.historyLimit")["changed"] is True
+    assert cli.json("config", "unset", "session.historyLimit")["changed"] is False
+
+
+def test_set_writes_nothing_that_would_be_wrong(cli):
+    config = cli.configure("session:\n  historyLimit: 7\n")
+    for path, value, says in (
+        ("session.historyLimits", "7", "Did you mean historyLimit"),
+        ("session.historyLimit", "many", "session.historyLimit"),
+        ("session..x", "1", "is no path"),
+        ("session.historyLimit", "[1, 2", "not YAML"),
+    ):
+        refused = cli("config", "set", path, value, code=1)
+        assert says in refused.stderr
+        assert config.read_text(encoding="utf-8") == "session:\n  historyLimit: 7\n"
+
+
+def test_set_begins_a_home_and_goes_through_a_link(cli, tmp_path):
+    real = tmp_path / "dotfiles" / "hermitcrab.yaml"
+    real.parent.mkdir()
+    real.write_text("# mine\n", encoding="utf-8")
+    real.chmod(0o600)
+    cli.home.mkdir(exist_ok=True)
+    (cli.home / "config.yaml").symlink_to(real)
+    cli("config", "set", "plugins.slots.memory", "none")
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
+    assert (cli.home / "config.yaml").is_symlink()
+    assert real.read_text(encoding="utf-8") == "# mine\n\nplugins:\n  slots:\n    memory: none\n"

@@ -82,6 +82,41 @@ def test_info_of_an_unknown_plugin_names_the_nearest(cli):
     assert 'Did you mean "legacy"?' in cli("plugins", "info", "legcy", code=1).stderr
 
 
+def test_enable_selects_an_engine_and_disable_gives_the_slot_back(cli, distribution):
+    config = cli.configure("# my setup\n")
+    distribution(
+        "shelf-thing",
+        {"hermitcrab.context_engines": "shelf = shelf_thing"},
+        ENGINE.format(factory=EXPLODING),
+    )
+    enabled = cli.json("plugins", "enable", "shelf")
+    assert enabled["written"] == [{"path": "plugins.slots.contextEngine", "value": "shelf"}]
+    assert (enabled["status"], enabled["reason"]) == ("enabled", "selected context engine slot")
+    assert cli.json("plugins", "enable", "shelf")["written"] == []
+    disabled = cli.json("plugins", "disable", "shelf")
+    assert (disabled["status"], disabled["reason"]) == ("disabled", "disabled in config")
+    assert cli("config", "get", "plugins.slots.contextEngine").stdout == "legacy\n"
+    assert config.read_text(encoding="utf-8").startswith("# my setup\n")
+
+
+def test_enable_takes_back_every_no(cli, distribution):
+    cli.configure(
+        "plugins:\n  allow: [other]\n  deny: [extra, more]\n  entries:\n    extra: {enabled: false}\n"
+    )
+    distribution("extra-thing", {"hermitcrab.plugins": "extra = extra_thing"}, "")
+    text = cli("plugins", "enable", "extra").stdout
+    assert text.splitlines()[-1] == "extra is enabled (enabled in config)"
+    assert cli.json("config", "get", "plugins.deny") == ["more"]
+    assert cli.json("config", "get", "plugins.allow") == ["other", "extra"]
+
+
+def test_disable_of_the_memory_leaves_no_memory_and_the_default_engine_stays(cli):
+    cli.json("plugins", "disable", "memory-core")
+    assert cli("config", "get", "plugins.slots.memory").stdout == "none\n"
+    assert cli("plugins", "doctor").stdout == "No plugin issues detected.\n"
+    assert "without it no turn can run" in cli("plugins", "disable", "legacy", code=1).stderr
+
+
 def test_doctor_has_nothing_to_say_where_all_is_well(cli):
     assert cli("plugins", "doctor").stdout == "No plugin issues detected.\n"
     assert cli.json("plugins", "doctor") == {"ok": True, "findings": []}

@@ -1,19 +1,22 @@
-"""``hermitcrab config``: check the configuration, and read it."""
+"""``hermitcrab config``: check the configuration, read it, and change single values."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hermitcrab.cli.options import Settings, common_options, json_option, pass_settings
 
+if TYPE_CHECKING:
+    from hermitcrab.config.editing import Change
+
 
 @click.group("config")
 @common_options
 def config_command() -> None:
-    """Check and read the configuration."""
+    """Check, read and change the configuration."""
 
 
 @config_command.command("validate")
@@ -72,6 +75,48 @@ def get_command(settings: Settings, path: str, as_json: bool) -> None:
         print_json(value)
     else:
         say(_as_text(value))
+
+
+@config_command.command("set")
+@click.argument("path")
+@click.argument("value")
+@json_option
+@common_options
+@pass_settings
+def set_command(settings: Settings, path: str, value: str, as_json: bool) -> None:
+    """Set PATH, such as agents.defaults.model, to VALUE in config.yaml.
+
+    VALUE is YAML: true, 20000, [a, b] or a text. Comments and the order of the file stay. Nothing is written if the
+    configuration would be wrong.
+    """
+    from hermitcrab.config.editing import Change
+    from hermitcrab.config.yaml_text import parse_yaml
+
+    _edit(settings, Change(path, parse_yaml(value, where=path)), as_json=as_json)
+
+
+@config_command.command("unset")
+@click.argument("path")
+@json_option
+@common_options
+@pass_settings
+def unset_command(settings: Settings, path: str, as_json: bool) -> None:
+    """Take PATH out of config.yaml, so that its default holds."""
+    from hermitcrab.config.editing import REMOVED, Change
+
+    _edit(settings, Change(path, REMOVED), as_json=as_json)
+
+
+def _edit(settings: Settings, change: Change, *, as_json: bool) -> None:
+    from hermitcrab.cli.config_editing import edit_config
+    from hermitcrab.cli.output import print_json, say
+
+    file = settings.config_file()
+    changed = edit_config(file, [change])
+    if as_json:
+        print_json({"file": str(file), "path": change.path, "changed": changed})
+    else:
+        say(f"{'written' if changed else 'nothing to change'}: {file}")
 
 
 def _as_text(value: Any) -> str:

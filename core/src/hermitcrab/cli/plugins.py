@@ -1,4 +1,4 @@
-"""``hermitcrab plugins``: what is installed, what runs, and what is wrong with it."""
+"""``hermitcrab plugins``: what is installed, what runs, what is wrong with it, and switching it on and off."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ import click
 from hermitcrab.cli.options import Settings, common_options, json_option, pass_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from hermitcrab.cli.findings import Finding
     from hermitcrab.cli.inspection import LoadedPlugins
     from hermitcrab.config import Config
+    from hermitcrab.config.schema import PluginsConfig
     from hermitcrab.plugins.records import Diagnostic, PluginRecord
+    from hermitcrab.plugins.switching import Setting
 
 
 @click.group("plugins")
 @common_options
 def plugins_command() -> None:
-    """List plugins and find out what is wrong with them."""
+    """List plugins, find out what is wrong with them, switch them on and off."""
 
 
 @plugins_command.command("list")
@@ -92,6 +96,71 @@ def doctor_command(settings: Settings, as_json: bool) -> None:
     else:
         print_findings(findings, all_well="No plugin issues detected.")
     click.get_current_context().exit(1 if failed else 0)
+
+
+@plugins_command.command("enable")
+@click.argument("plugin_id", metavar="ID")
+@json_option
+@common_options
+@pass_settings
+def enable_command(settings: Settings, plugin_id: str, as_json: bool) -> None:
+    """Change config.yaml so that a plugin runs: it fills its slot, and nothing says no to it."""
+    from hermitcrab.plugins.switching import to_enable
+
+    _switch(settings, plugin_id, to_enable, as_json=as_json)
+
+
+@plugins_command.command("disable")
+@click.argument("plugin_id", metavar="ID")
+@json_option
+@common_options
+@pass_settings
+def disable_command(settings: Settings, plugin_id: str, as_json: bool) -> None:
+    """Change config.yaml so that a plugin does not run."""
+    from hermitcrab.errors import PluginError
+    from hermitcrab.plugins.decide import DEFAULT_ENGINE
+    from hermitcrab.plugins.switching import to_disable
+
+    if plugin_id == DEFAULT_ENGINE:
+        raise PluginError(
+            "the default engine cannot be switched off: without it no turn can run",
+            where=f"plugin {plugin_id}",
+            hint="Choose another one with `hermitcrab plugins enable ID`",
+        )
+    _switch(settings, plugin_id, to_disable, as_json=as_json)
+
+
+def _switch(
+    settings: Settings,
+    plugin_id: str,
+    needed: Callable[[str, Collection[str], PluginsConfig], tuple[Setting, ...]],
+    *,
+    as_json: bool,
+) -> None:
+    """Write what is needed, and say what the plugin does from now on and by which rule."""
+    from hermitcrab.cli.config_editing import edit_config
+    from hermitcrab.cli.output import print_json, say
+    from hermitcrab.config.editing import REMOVED, Change
+    from hermitcrab.plugins.discovery import discover
+
+    config = settings.config()
+    known = {record.id: record for record, _ in _planned(settings, config)[0]}
+    _record_of(plugin_id, known)
+    groups = next((each.groups for each in discover().plugins if each.id == plugin_id), {})
+    wanted = needed(plugin_id, groups, config.plugins)
+    changes = [Change(each.path, REMOVED if each.value is None else each.value) for each in wanted]
+    if changes:
+        edit_config(settings.config_file(), changes)
+    record, status = next(
+        pair for pair in _planned(settings, settings.config())[0] if pair[0].id == plugin_id
+    )
+    if as_json:
+        written = [{"path": each.path, "value": each.value} for each in wanted]
+        print_json({**_record_json(record, status), "written": written})
+        return
+    for each in wanted:
+        say(f"{each.path}: {'taken out' if each.value is None else each.value}")
+    say(f"{plugin_id} is {status} ({record.reason})")
 
 
 async def examine_plugins(loaded: LoadedPlugins) -> list[Finding]:
