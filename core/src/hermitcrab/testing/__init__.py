@@ -19,8 +19,15 @@ except ImportError as error:
         "hermitcrab.testing needs pytest and pytest-asyncio. Run pip install pytest pytest-asyncio"
     ) from error
 
-pytest.register_assert_rewrite("hermitcrab.testing.context_engines")
+pytest.register_assert_rewrite(
+    "hermitcrab.testing.chat_models",
+    "hermitcrab.testing.compaction_providers",
+    "hermitcrab.testing.context_engines",
+    "hermitcrab.testing.embedding_providers",
+)
 
+from hermitcrab.testing.chat_models import ChatModelContract  # noqa: E402
+from hermitcrab.testing.compaction_providers import CompactionProviderContract  # noqa: E402
 from hermitcrab.testing.context_engines import ContextEngineContract  # noqa: E402
 from hermitcrab.testing.conversations import (  # noqa: E402
     chinese_conversation,
@@ -29,10 +36,14 @@ from hermitcrab.testing.conversations import (  # noqa: E402
     tool_conversation,
     wire_problems,
 )
+from hermitcrab.testing.embedding_providers import EmbeddingProviderContract  # noqa: E402
 from hermitcrab.testing.runtimes import RecordingCompactionRuntime, engine_context  # noqa: E402
 
 __all__ = [
+    "ChatModelContract",
+    "CompactionProviderContract",
     "ContextEngineContract",
+    "EmbeddingProviderContract",
     "RecordingCompactionRuntime",
     "chinese_conversation",
     "engine_context",
