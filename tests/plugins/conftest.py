@@ -114,6 +114,16 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 @pytest.fixture
+def install(environment: Environment) -> Callable[[Path], None]:
+    """Installs a distribution from its folder, beside what is there."""
+
+    def install_folder(folder: Path) -> None:
+        _pip(environment, "--no-deps", "--no-build-isolation", folder)
+
+    return install_folder
+
+
+@pytest.fixture
 def drive(environment: Environment, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Sends one message in a process of its own; ``plugins`` names the third parties that may run."""
 

@@ -1,8 +1,9 @@
-"""``hermitcrab plugins``: what is installed, what runs, what is wrong with it, and switching it on and off."""
+"""``hermitcrab plugins``: what is installed, what runs, what is wrong with it, switching it on and off, and new ones."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from hermitcrab.config.schema import PluginsConfig
     from hermitcrab.plugins.records import Diagnostic, PluginRecord
     from hermitcrab.plugins.switching import Setting
+
+#: The kinds of plugins that ``plugins new`` knows.
+PLUGIN_KINDS = ("context-engine", "memory", "hooks", "embeddings", "model")
 
 
 @click.group("plugins")
@@ -128,6 +132,36 @@ def disable_command(settings: Settings, plugin_id: str, as_json: bool) -> None:
             hint="Choose another one with `hermitcrab plugins enable ID`",
         )
     _switch(settings, plugin_id, to_disable, as_json=as_json)
+
+
+@plugins_command.command("new")
+@click.argument("kind", type=click.Choice(PLUGIN_KINDS))
+@click.argument("name")
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    help="The folder in which the plugin's own folder is made; by default the current one.",
+)
+@json_option
+@common_options
+def new_command(kind: str, name: str, into: Path, as_json: bool) -> None:
+    """Begin a plugin: a distribution with typed code, tests, a README and a CI file.
+
+    NAME is the plugin's id, such as word-window.
+    """
+    from hermitcrab.cli.output import print_json, say
+    from hermitcrab.cli.scaffolding import new_plugin, write_plugin
+
+    plugin = new_plugin(kind, name)
+    folder = write_plugin(plugin, into)
+    if as_json:
+        written = sorted(str(folder / each) for each in plugin.files)
+        print_json({"folder": str(folder), "files": written, "next": list(plugin.commands)})
+        return
+    say(f"created {folder}: {len(plugin.files)} files\n\nNext, to install, test and select it:\n")
+    for command in plugin.commands:
+        say(f"  {command}")
 
 
 def _switch(
