@@ -82,6 +82,33 @@ def test_info_of_an_unknown_plugin_names_the_nearest(cli):
     assert 'Did you mean "legacy"?' in cli("plugins", "info", "legcy", code=1).stderr
 
 
+def test_info_shows_how_often_handlers_ran_and_what_they_took(cli, distribution):
+    source = """
+from hermitcrab import hookimpl
+
+@hookimpl(priority=5)
+def before_prompt_build(event):
+    return None
+
+@hookimpl
+async def agent_end(event):
+    raise ValueError("no more paper")
+"""
+    distribution("busy-thing", {"hermitcrab.plugins": "busy = busy_thing"}, source)
+    cli("run", "-m", "hello")
+    cli("run", "-m", "again")
+    rows = {each["hook"]: each for each in cli.json("plugins", "info", "busy")["handlers"]}
+    assert rows["before_prompt_build"]["calls"] == 2
+    assert rows["before_prompt_build"]["priority"] == 5
+    assert rows["before_prompt_build"]["lastCallAt"] is not None
+    assert rows["agent_end"]["failures"] == 2
+    assert rows["agent_end"]["lastError"] == "ValueError: no more paper"
+    assert rows["agent_end"]["totalMs"] >= rows["agent_end"]["slowestMs"]
+    printed = cli("plugins", "info", "busy").stdout
+    assert "slowest" in printed
+    assert "before_prompt_build" in printed
+
+
 def test_enable_selects_an_engine_and_disable_gives_the_slot_back(cli, distribution):
     config = cli.configure("# my setup\n")
     distribution(

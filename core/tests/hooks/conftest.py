@@ -23,8 +23,10 @@ class Reports:
     def hook_failed(self, plugin_id: str, hook: str, error: BaseException, seconds: float) -> None:
         self.failures.append((plugin_id, hook, error))
 
-    def hook_timed(self, plugin_id: str, hook: str, seconds: float) -> None:
-        self.timings.append((plugin_id, hook))
+    def hook_timed(
+        self, plugin_id: str, hook: str, calls: int, seconds: float, slowest: float
+    ) -> None:
+        self.timings.extend([(plugin_id, hook)] * calls)
 
     @property
     def failed_plugins(self) -> list[str]:

@@ -10,10 +10,12 @@ import time
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from hermitcrab.errors import HookError
 from hermitcrab.hooks import (
     AgentEnd,
+    BeforeMessageWrite,
     BeforePromptBuild,
     BeforeToolCall,
     GatewayStop,
@@ -21,6 +23,8 @@ from hermitcrab.hooks import (
     PromptBuild,
 )
 from hermitcrab.hooks.policy import HookPolicy
+from hermitcrab.hooks.watchdog import Watchdog
+from hermitcrab.messages import user
 
 PROMPT = BeforePromptBuild(prompt="hi")
 END = AgentEnd(messages=[], success=True)
@@ -248,3 +252,60 @@ async def test_a_failing_background_handler_is_reported(hooks: Any) -> None:
     hooks.fire_background(END)
     await hooks.dispatcher.close()
     assert hooks.reports.failed_plugins == ["broken"]
+
+
+async def test_a_context_is_made_once_for_each_plugin_and_is_its_own(hooks: Any) -> None:
+    seen: list[Any] = []
+    for plugin in ("a", "b"):
+        hooks.add(
+            "agent_end", lambda ctx: seen.append(ctx), plugin=plugin, plugin_config={"of": plugin}
+        )
+    for _ in range(2):
+        await hooks.fire(END)
+    assert [(ctx.plugin_id, ctx.plugin_config["of"]) for ctx in seen] == [
+        ("a", "a"),
+        ("b", "b"),
+    ] * 2
+    assert seen[0] is seen[2]
+    hooks.ctx = evolve(hooks.ctx, session_key="agent:main:other")
+    await hooks.fire(END)
+    assert {ctx.session_key for ctx in seen[4:]} == {"agent:main:other"}
+
+
+async def test_every_call_is_counted_once_the_dispatcher_closes(hooks: Any) -> None:
+    hooks.add("agent_end", lambda: None, plugin="quick")
+    for _ in range(50):
+        await hooks.fire(END)
+    await hooks.dispatcher.close()
+    assert hooks.reports.timings == [("quick", "agent_end")] * 50
+
+
+async def test_a_handler_that_fires_another_hook_is_watched_as_before(
+    hooks: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def slow() -> None:
+        hooks.fire_sync(BeforeMessageWrite(message=user("x")))
+        deadline = time.monotonic() + 5
+        while "still blocks the host" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    hooks.add("agent_end", slow, plugin="outer")
+    hooks.add("before_message_write", lambda: None, plugin="inner")
+    await hooks.fire(END)
+    assert "agent_end handler of plugin outer still blocks the host" in caplog.text
+
+
+def test_the_thread_that_watches_ends_when_nothing_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hermitcrab.hooks.watchdog._IDLE_S", 0.05)
+    before = set(threading.enumerate())
+    watchdog = Watchdog(limit_s=0.02)
+    watchdog.watch()
+    (thread,) = set(threading.enumerate()) - before
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    watchdog.watch()
+    (again,) = set(threading.enumerate()) - before
+    again.join(timeout=10)
+    assert not again.is_alive()

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -81,13 +82,35 @@ def test_hook_failures_are_counted_exactly_with_the_last_error_and_the_longest_t
     assert (row.failures, row.last_error) == (1, "RuntimeError: one")
     for number in range(10):
         store.hook_failed("a", "agent_end", ValueError(number), 0.1)
-    store.hook_timed("a", "agent_end", 9.5)
-    store.hook_timed("b", "agent_end", 0.25)
+    store.hook_timed("a", "agent_end", 3, 12.0, 9.5)
+    store.hook_timed("b", "agent_end", 1, 0.25, 0.25)
+    store.hook_timed("b", "agent_end", 2, 0.25, 0.2)
     store.flush()
     rows = {row.plugin_id: row for row in read_health(path).hooks}
     assert (rows["a"].failures, rows["a"].last_error) == (11, "ValueError: 9")
     assert rows["a"].slowest_seconds == 9.5
     assert (rows["b"].failures, rows["b"].slowest_seconds) == (0, 0.25)
+    assert (rows["b"].calls, rows["b"].seconds) == (3, 0.5)
+    store.hook_timed("b", "agent_end", 1, 0.5, 0.5)
+    store.flush()
+    row = next(row for row in read_health(path).hooks if row.plugin_id == "b")
+    assert (row.calls, row.seconds, row.slowest_seconds) == (4, 1.0, 0.5)
+    assert row.called_at is not None
+
+
+def test_a_file_of_before_calls_were_counted_goes_on(store: HealthStore, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "CREATE TABLE hooks (plugin_id TEXT NOT NULL, hook TEXT NOT NULL, failures INTEGER NOT NULL,"
+            " last_error TEXT, last_at INTEGER, slowest_seconds REAL NOT NULL,"
+            " PRIMARY KEY (plugin_id, hook))"
+        )
+        connection.execute("INSERT INTO hooks VALUES ('a', 'agent_end', 2, 'x', 5, 0.5)")
+    store.hook_timed("a", "agent_end", 3, 0.75, 0.25)
+    store.flush()
+    (row,) = read_health(path).hooks
+    assert (row.failures, row.calls, row.seconds, row.slowest_seconds) == (2, 3, 0.75, 0.5)
 
 
 def test_a_burst_of_failures_is_written_once_in_a_while(store: HealthStore, path: Path) -> None:

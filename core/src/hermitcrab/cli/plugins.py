@@ -1,4 +1,4 @@
-"""``hermitcrab plugins``: what is installed, what runs, what is wrong with it, switching it on and off, and new ones."""
+"""``hermitcrab plugins``: what is installed, runs or is wrong, switching plugins on and off, and new ones."""
 
 from __future__ import annotations
 
@@ -70,15 +70,22 @@ def list_command(settings: Settings, as_json: bool) -> None:
 def info_command(settings: Settings, plugin_id: str, as_json: bool) -> None:
     """Load the plugins and show one of them: its hooks, what it registered, why it runs or does not."""
     from hermitcrab.cli.inspection import loaded_plugins
-    from hermitcrab.cli.output import print_fields, print_json
+    from hermitcrab.cli.output import print_fields, print_json, print_table
+    from hermitcrab.cli.plugin_hooks import hook_rows
 
     with loaded_plugins(settings, settings.config()) as loaded:
         record = _record_of(plugin_id, dict(loaded.plugins.records))
         found = [each for each in loaded.plugins.diagnostics if each.plugin_id == record.id]
+        hooks = hook_rows(loaded, record.id)
     if as_json:
-        print_json(_info_json(record, found))
-    else:
-        print_fields(_info_fields(record, found))
+        print_json({**_info_json(record, found), "handlers": [each.as_json() for each in hooks]})
+        return
+    print_fields(_info_fields(record, found))
+    if hooks:
+        print_table(
+            ("hook", "priority", "timeout", "calls", "time", "slowest", "last call", "last error"),
+            (each.cells() for each in hooks),
+        )
 
 
 @plugins_command.command("doctor")

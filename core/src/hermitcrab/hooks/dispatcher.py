@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import attrs
@@ -22,7 +22,7 @@ from hermitcrab.hooks.reporter import (
     describe,
     logger,
 )
-from hermitcrab.hooks.runner import HandlerRunner, Outcome, label
+from hermitcrab.hooks.runner import NOTHING, HandlerRunner, Outcome, Pending
 from hermitcrab.hooks.specifications import HOOKS, HookSpecification
 from hermitcrab.hooks.turn import RunDecision
 from hermitcrab.hooks.waiting import Strays
@@ -94,7 +94,7 @@ class HookDispatcher:
             task = asyncio.ensure_future(
                 self._runner.run(specification, implementation, event, ctx)
             )
-            self._strays.keep(task, label(implementation))
+            self._strays.keep(task, implementation.label)
 
     def fire_sync(self, event: HookEvent[R], ctx: HookContext) -> R | None:
         """Call the handlers of a synchronous hook one after another, each with a copy of the message so far.
@@ -106,9 +106,10 @@ class HookDispatcher:
         specification = _specification(event, synchronous=True)
         answers: list[Answer[R]] = []
         current = event
+        watch = self._runner.watch()
         for implementation in self._implementations.of(specification.name):
             copied = _with_own_copy(specification, current)
-            outcome = self._runner.run_sync(specification, implementation, copied, ctx)
+            outcome = self._runner.run_sync(specification, implementation, copied, ctx, watch)
             if outcome.result is None:
                 continue
             answers.append(Answer(implementation.plugin_id, outcome.result))
@@ -120,8 +121,11 @@ class HookDispatcher:
     async def close(self, grace_s: float = 5.0) -> None:
         """Wait up to ``grace_s`` seconds for handlers that run in the background, then cancel and name the rest."""
         running = self._strays.of_this_loop()
-        if not running:
-            return
+        if running:
+            await self._end(running, grace_s)
+        self._runner.report_times()
+
+    async def _end(self, running: Mapping[asyncio.Task[Any], str], grace_s: float) -> None:
         _, late = await asyncio.wait(running, timeout=grace_s)
         for task in late:
             logger.warning("%s was still running at close and is cancelled", running[task])
@@ -136,12 +140,19 @@ class HookDispatcher:
         event: HookEvent[Any],
         ctx: HookContext,
     ) -> None:
-        if len(handlers) == 1:
-            await self._runner.run(specification, handlers[0], event, ctx)
+        if any(not each.is_inline for each in handlers):
+            await asyncio.gather(
+                *(self._runner.run(specification, each, event, ctx) for each in handlers)
+            )
             return
-        await asyncio.gather(
-            *(self._runner.run(specification, each, event, ctx) for each in handlers)
-        )
+        later: list[Coroutine[Any, Any, Outcome[Any]]] = []
+        watch, run_inline = self._runner.watch(), self._runner.run_inline
+        for each in handlers:
+            answer = run_inline(specification, each, event, ctx, watch)
+            if answer is not NOTHING and isinstance(answer, Pending):
+                later.append(self._runner.finish(specification, each, answer, ctx))
+        if later:
+            await asyncio.gather(*later)
 
     async def _ask(
         self,

@@ -12,13 +12,19 @@ logger = logging.getLogger("hermitcrab.hooks")
 
 
 class HookReporter(Protocol):
-    """Keeps failures and timings; its methods must be quick and must not raise."""
+    """Keeps failures and timings; its methods must be quick and must not raise.
+
+    ``hook_timed`` adds to what was told before: how many more calls there were, the seconds that they took together,
+    and the slowest of them.
+    """
 
     def hook_failed(
         self, plugin_id: str, hook: str, error: BaseException, seconds: float
     ) -> None: ...
 
-    def hook_timed(self, plugin_id: str, hook: str, seconds: float) -> None: ...
+    def hook_timed(
+        self, plugin_id: str, hook: str, calls: int, seconds: float, slowest: float
+    ) -> None: ...
 
 
 class SilentReporter:
@@ -27,7 +33,9 @@ class SilentReporter:
     def hook_failed(self, plugin_id: str, hook: str, error: BaseException, seconds: float) -> None:
         return None
 
-    def hook_timed(self, plugin_id: str, hook: str, seconds: float) -> None:
+    def hook_timed(
+        self, plugin_id: str, hook: str, calls: int, seconds: float, slowest: float
+    ) -> None:
         return None
 
 
@@ -60,9 +68,13 @@ class LoggingReporter:
         except Exception:
             logger.exception("the hook reporter failed")
 
-    def timed(self, implementation: HookImplementation, seconds: float) -> None:
+    def timed(
+        self, implementation: HookImplementation, calls: int, seconds: float, slowest: float
+    ) -> None:
         try:
-            self._reporter.hook_timed(implementation.plugin_id, implementation.hook, seconds)
+            self._reporter.hook_timed(
+                implementation.plugin_id, implementation.hook, calls, seconds, slowest
+            )
         except Exception:
             logger.exception("the hook reporter failed")
 

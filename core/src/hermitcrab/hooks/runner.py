@@ -9,18 +9,18 @@ import time
 from collections.abc import Awaitable
 from typing import Any, Generic, TypeVar
 
-import attrs
 from attrs import frozen
 
 from hermitcrab.errors import HookError
 from hermitcrab.hooks.context import HookContext
 from hermitcrab.hooks.events import HookEvent
 from hermitcrab.hooks.implementations import HookImplementation
-from hermitcrab.hooks.policy import chosen_timeout_ms, permitted, timeout_ms
+from hermitcrab.hooks.policy import permitted, timeout_ms
 from hermitcrab.hooks.reporter import LoggingReporter
 from hermitcrab.hooks.results import to_result
 from hermitcrab.hooks.specifications import HookSpecification
-from hermitcrab.hooks.waiting import Strays, in_thread, watchdog, within
+from hermitcrab.hooks.waiting import Strays, in_thread, within
+from hermitcrab.hooks.watchdog import Watch, Watchdog
 
 R = TypeVar("R")
 
@@ -33,6 +33,20 @@ class Outcome(Generic[R]):
     error: BaseException | None = None
 
 
+@frozen
+class Pending:
+    """A plain function has answered with an awaitable; ``started`` is of ``time.perf_counter``."""
+
+    awaitable: Awaitable[Any]
+    started: float
+
+
+#: What a handler answers that has no opinion.
+NOTHING: Outcome[Any] = Outcome()
+# How often the times of a handler are reported at most, in seconds; what is reported adds up all the same.
+_REPORT_EVERY_S = 1.0
+
+
 class HandlerRunner:
     """Runs handlers one at a time; failures, timeouts and overruns are reported and returned, never raised.
 
@@ -42,7 +56,13 @@ class HandlerRunner:
     def __init__(self, reporter: LoggingReporter, strays: Strays, overrun_ms: int) -> None:
         self._reporter = reporter
         self._strays = strays
-        self._overrun_ms = overrun_ms
+        self._overrun_s = overrun_ms / 1000
+        self._watchdog = Watchdog(self._overrun_s)
+        self._unreported: dict[int, HookImplementation] = {}
+
+    def watch(self) -> Watch:
+        """What the plain handlers of one call of a hook are watched with."""
+        return self._watchdog.watch()
 
     async def run(
         self,
@@ -52,15 +72,53 @@ class HandlerRunner:
         ctx: HookContext,
     ) -> Outcome[R]:
         """Call the handler and wait for it, within its time."""
+        if implementation.is_inline:
+            answer = self.run_inline(specification, implementation, event, ctx, self.watch())
+            if isinstance(answer, Outcome):
+                return answer
+        else:
+            started = time.perf_counter()
+            call = functools.partial(implementation.call, event, ctx)
+            awaitable = call() if implementation.is_coroutine_function else in_thread(call)
+            answer = Pending(awaitable, started)
+        return await self.finish(specification, implementation, answer, ctx)
+
+    def run_inline(
+        self,
+        specification: HookSpecification,
+        implementation: HookImplementation,
+        event: HookEvent[R],
+        ctx: HookContext,
+        watch: Watch,
+    ) -> Outcome[R] | Pending:
+        """Call a plain function here and now; an awaitable that it answers with is left to :meth:`finish`."""
         started = time.perf_counter()
-        arguments = _arguments(implementation, event, ctx)
+        watch.started = started
+        watch.handler = implementation
         try:
-            value = await self._value(specification, implementation, arguments, ctx)
-            outcome = Outcome(_result(specification, implementation, value))
+            value = implementation.call(event, ctx)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - reported below
-            outcome = Outcome(error=error)
-        self._report(implementation, outcome, time.perf_counter() - started, ctx)
-        return outcome
+            watch.handler = None
+            return self._failed(implementation, error, started, ctx)
+        except asyncio.CancelledError as error:
+            watch.handler = None
+            inside = HookError("the handler was cancelled from inside")
+            inside.__cause__ = error
+            return self._failed(implementation, inside, started, ctx)
+        except BaseException:
+            watch.handler = None
+            raise
+        watch.handler = None
+        ended = time.perf_counter()
+        limit_s = implementation.overrun_s
+        if ended - started > (self._overrun_s if limit_s is None else limit_s):
+            self._overran(implementation, ended - started, ctx)
+        if value is None and not specification.answer_required:
+            self._took(implementation, ended - started, ended)
+            return NOTHING
+        if inspect.isawaitable(value):
+            return Pending(value, started)
+        return self._answered(specification, implementation, value, started, ctx)
 
     def run_sync(
         self,
@@ -68,91 +126,93 @@ class HandlerRunner:
         implementation: HookImplementation,
         event: HookEvent[R],
         ctx: HookContext,
+        watch: Watch,
     ) -> Outcome[R]:
         """Call the handler of a synchronous hook; an awaitable answer is an error of the handler."""
-        started = time.perf_counter()
-        arguments = _arguments(implementation, event, ctx)
-        try:
-            value = self._call_inline(implementation, arguments, ctx)
-            if inspect.isawaitable(value):
-                _discard(value)
-                raise HookError("the handler is asynchronous, and this hook is synchronous")
-            outcome = Outcome(_result(specification, implementation, value))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - reported below
-            outcome = Outcome(error=error)
-        self._report(implementation, outcome, time.perf_counter() - started, ctx)
-        return outcome
+        answer = self.run_inline(specification, implementation, event, ctx, watch)
+        if isinstance(answer, Outcome):
+            return answer
+        if inspect.iscoroutine(answer.awaitable):
+            answer.awaitable.close()
+        error = HookError("the handler is asynchronous, and this hook is synchronous")
+        return self._failed(implementation, error, answer.started, ctx)
 
-    async def _value(
+    def report_times(self) -> None:
+        """Report what has not been reported yet of how long handlers took."""
+        waiting, self._unreported = self._unreported, {}
+        for implementation in waiting.values():
+            self._report_times(implementation, time.perf_counter())
+
+    async def finish(
         self,
         specification: HookSpecification,
         implementation: HookImplementation,
-        arguments: dict[str, Any],
+        answer: Pending,
         ctx: HookContext,
-    ) -> Any:
-        function = implementation.function
-        awaitable: Awaitable[Any]
-        if inspect.iscoroutinefunction(function):
-            awaitable = function(**arguments)
-        elif implementation.blocking:
-            awaitable = in_thread(functools.partial(function, **arguments))
-        else:
-            value = self._call_inline(implementation, arguments, ctx)
-            if not inspect.isawaitable(value):
-                return value
-            awaitable = value
+    ) -> Outcome[R]:
+        """Wait for an answer, within the handler's time."""
         limit_ms = timeout_ms(specification, implementation.policy, implementation.timeout_ms)
         seconds = None if limit_ms is None else limit_ms / 1000
-        return await within(awaitable, seconds, name=label(implementation), strays=self._strays)
-
-    def _call_inline(
-        self, implementation: HookImplementation, arguments: dict[str, Any], ctx: HookContext
-    ) -> Any:
-        """Call a plain function; it cannot be cut, so one that blocks the host too long is named."""
-        limit = self._overrun_limit(implementation)
-        started = time.perf_counter()
         try:
-            with watchdog(limit, label(implementation)):
-                value = implementation.function(**arguments)
-        except asyncio.CancelledError as error:
-            raise HookError("the handler was cancelled from inside") from error
-        seconds = time.perf_counter() - started
-        if seconds > limit:
-            overrun = HookError(f"blocked the host for {seconds:.2f} s, {limit:g} s is allowed")
-            self._reporter.failed(implementation, overrun, seconds, ctx)
-        return value
+            value = await within(
+                answer.awaitable, seconds, name=implementation.label, strays=self._strays
+            )
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - reported below
+            return self._failed(implementation, error, answer.started, ctx)
+        return self._answered(specification, implementation, value, answer.started, ctx)
 
-    def _overrun_limit(self, implementation: HookImplementation) -> float:
-        chosen = chosen_timeout_ms(
-            implementation.hook, implementation.policy, implementation.timeout_ms
-        )
-        return (self._overrun_ms if chosen is None else chosen) / 1000
+    def _answered(
+        self,
+        specification: HookSpecification,
+        implementation: HookImplementation,
+        value: Any,
+        started: float,
+        ctx: HookContext,
+    ) -> Outcome[R]:
+        try:
+            outcome: Outcome[R] = Outcome(_result(specification, implementation, value))
+        except Exception as error:  # noqa: BLE001 - reported below
+            return self._failed(implementation, error, started, ctx)
+        now = time.perf_counter()
+        self._took(implementation, now - started, now)
+        return outcome
 
-    def _report(
+    def _overran(
+        self, implementation: HookImplementation, seconds: float, ctx: HookContext
+    ) -> None:
+        limit_s = self._watchdog.limit_of(implementation)
+        overrun = HookError(f"blocked the host for {seconds:.2f} s, {limit_s:g} s is allowed")
+        self._reporter.failed(implementation, overrun, seconds, ctx)
+
+    def _failed(
         self,
         implementation: HookImplementation,
-        outcome: Outcome[Any],
-        seconds: float,
+        error: BaseException,
+        started: float,
         ctx: HookContext,
-    ) -> None:
-        self._reporter.timed(implementation, seconds)
-        if outcome.error is not None:
-            self._reporter.failed(implementation, outcome.error, seconds, ctx)
+    ) -> Outcome[R]:
+        now = time.perf_counter()
+        self._took(implementation, now - started, now)
+        self._reporter.failed(implementation, error, now - started, ctx)
+        return Outcome(error=error)
 
+    def _took(self, implementation: HookImplementation, seconds: float, now: float) -> None:
+        """Count a call; what many calls took is reported together."""
+        times = implementation.times
+        times.calls += 1
+        times.seconds += seconds
+        if seconds > times.slowest:
+            times.slowest = seconds
+        if now - times.reported_at >= _REPORT_EVERY_S:
+            self._report_times(implementation, now)
+        elif times.calls == 1:
+            self._unreported[id(implementation)] = implementation
 
-def label(implementation: HookImplementation) -> str:
-    """How the log calls a handler."""
-    return f"{implementation.hook} handler of plugin {implementation.plugin_id}"
-
-
-def _arguments(
-    implementation: HookImplementation, event: HookEvent[Any], ctx: HookContext
-) -> dict[str, Any]:
-    own_ctx = attrs.evolve(
-        ctx, plugin_id=implementation.plugin_id, plugin_config=implementation.plugin_config
-    )
-    offered = {"event": event, "ctx": own_ctx}
-    return {name: offered[name] for name in implementation.argnames}
+    def _report_times(self, implementation: HookImplementation, now: float) -> None:
+        times = implementation.times
+        calls, seconds, slowest = times.calls, times.seconds, times.slowest
+        times.calls, times.seconds, times.slowest, times.reported_at = 0, 0.0, 0.0, now
+        self._reporter.timed(implementation, calls, seconds, slowest)
 
 
 def _result(
@@ -163,8 +223,3 @@ def _result(
             raise HookError("the handler gave no answer, and this gate needs one")
         return None
     return permitted(to_result(specification.result, value), implementation.policy)
-
-
-def _discard(value: Any) -> None:
-    if inspect.iscoroutine(value):
-        value.close()

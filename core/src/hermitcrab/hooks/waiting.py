@@ -6,8 +6,8 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from hermitcrab.errors import HookError
@@ -112,17 +112,3 @@ async def in_thread(function: Callable[[], Any]) -> Any:
 def _unsendable(error: BaseException) -> bool:
     # A future refuses the first, and the loop ends on the second.
     return isinstance(error, StopIteration | SystemExit)
-
-
-@contextmanager
-def watchdog(seconds: float, name: str) -> Iterator[None]:
-    """Say in the log that ``name`` is still running after ``seconds``; a plain function cannot be interrupted."""
-    timer = threading.Timer(
-        seconds, logger.warning, ("%s still blocks the host after %g s", name, seconds)
-    )
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -38,7 +38,8 @@ CREATE TABLE IF NOT EXISTS quarantines (
 );
 CREATE TABLE IF NOT EXISTS hooks (
     plugin_id TEXT NOT NULL, hook TEXT NOT NULL, failures INTEGER NOT NULL, last_error TEXT,
-    last_at INTEGER, slowest_seconds REAL NOT NULL, PRIMARY KEY (plugin_id, hook)
+    last_at INTEGER, slowest_seconds REAL NOT NULL, calls INTEGER NOT NULL DEFAULT 0,
+    seconds REAL NOT NULL DEFAULT 0, called_at INTEGER, PRIMARY KEY (plugin_id, hook)
 );
 CREATE TABLE IF NOT EXISTS engines (
     session_key TEXT NOT NULL PRIMARY KEY, engine_id TEXT NOT NULL, degraded_reason TEXT,
@@ -57,12 +58,22 @@ DELETE FROM quarantines WHERE rowid NOT IN (
 )
 """
 _ADD_HOOK = """
-INSERT INTO hooks VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO hooks (
+    plugin_id, hook, failures, last_error, last_at, slowest_seconds, calls, seconds, called_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (plugin_id, hook) DO UPDATE SET failures = failures + excluded.failures,
     last_error = COALESCE(excluded.last_error, last_error),
     last_at = COALESCE(excluded.last_at, last_at),
-    slowest_seconds = MAX(slowest_seconds, excluded.slowest_seconds)
+    slowest_seconds = MAX(slowest_seconds, excluded.slowest_seconds),
+    calls = calls + excluded.calls, seconds = seconds + excluded.seconds,
+    called_at = COALESCE(excluded.called_at, called_at)
 """
+#: Columns that a file of an earlier version does not have.
+_LATER_COLUMNS = {
+    "calls": "INTEGER NOT NULL DEFAULT 0",
+    "seconds": "REAL NOT NULL DEFAULT 0",
+    "called_at": "INTEGER",
+}
 _SET_ENGINE = """
 INSERT INTO engines VALUES (?, ?, ?, ?)
 ON CONFLICT (session_key) DO UPDATE SET engine_id = excluded.engine_id,
@@ -84,7 +95,11 @@ class Quarantine:
 
 @frozen
 class HookHealth:
-    """How the handlers of one plugin for one hook did; ``last_at`` is in milliseconds since the epoch."""
+    """How the handlers of one plugin for one hook did, in all processes.
+
+    ``last_at``, of the last failure, and ``called_at``, of the last call, are in milliseconds since the epoch;
+    ``seconds`` is what all ``calls`` took together.
+    """
 
     plugin_id: str
     hook: str
@@ -92,6 +107,9 @@ class HookHealth:
     last_error: str | None
     last_at: int | None
     slowest_seconds: float
+    calls: int = 0
+    seconds: float = 0.0
+    called_at: int | None = None
 
 
 @frozen
@@ -122,10 +140,21 @@ class _Pending:
     last_error: str | None = None
     last_at: int | None = None
     slowest_seconds: float = 0.0
+    calls: int = 0
+    seconds: float = 0.0
+    called_at: int | None = None
     written_at: float = field(default=float("-inf"))
 
-    def row(self) -> tuple[int, str | None, int | None, float]:
-        return self.failures, self.last_error, self.last_at, self.slowest_seconds
+    def row(self) -> tuple[Any, ...]:
+        return (
+            self.failures,
+            self.last_error,
+            self.last_at,
+            self.slowest_seconds,
+            self.calls,
+            self.seconds,
+            self.called_at,
+        )
 
 
 class HealthStore:
@@ -191,18 +220,21 @@ class HealthStore:
         if is_due:
             self._write_hooks([(plugin_id, hook)])
 
-    def hook_timed(self, plugin_id: str, hook: str, seconds: float) -> None:
-        """Remember the longest time of a plugin's handler; written at the next failure or at :meth:`flush`."""
+    def hook_timed(
+        self, plugin_id: str, hook: str, calls: int, seconds: float, slowest: float
+    ) -> None:
+        """Add calls of a plugin's handler; written at the next failure or at :meth:`flush`."""
         with self._lock:
             pending = self._pending_of(plugin_id, hook)
-            pending.slowest_seconds = max(pending.slowest_seconds, seconds)
+            pending.calls += calls
+            pending.seconds += seconds
+            pending.called_at = self._clock()
+            pending.slowest_seconds = max(pending.slowest_seconds, slowest)
 
     def flush(self) -> None:
         """Write what is pending."""
         with self._lock:
-            keys = [
-                key for key, each in self._pending.items() if each.failures or each.slowest_seconds
-            ]
+            keys = [key for key, each in self._pending.items() if each.failures or each.calls]
         if keys:
             self._write_hooks(keys)
 
@@ -262,6 +294,19 @@ def read_health(path: Path) -> HealthReport:
         return HealthReport(error=f"{path} cannot be read ({error}); it can be deleted")
 
 
+def _add_columns(connection: sqlite3.Connection) -> None:
+    import sqlite3
+
+    known = {row[1] for row in connection.execute("PRAGMA table_info(hooks)")}
+    for name, kind in _LATER_COLUMNS.items():
+        if name not in known:
+            try:
+                connection.execute(f"ALTER TABLE hooks ADD COLUMN {name} {kind}")
+            except sqlite3.OperationalError as error:
+                if "duplicate column" not in str(error):  # another process was first
+                    raise
+
+
 def _rows(connection: sqlite3.Connection, row_class: Any, table: str, newest: str) -> Any:
     rows = connection.execute(f"SELECT * FROM {table} ORDER BY {newest} DESC, rowid DESC")
     return tuple(row_class(*row) for row in rows)
@@ -278,6 +323,7 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.executescript(_SCHEMA)
+        _add_columns(connection)
     except BaseException:
         connection.close()
         raise
