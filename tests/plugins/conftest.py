@@ -108,6 +108,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     _pip(made, "hatchling")
     _borrow_libraries(made)
     projects = [*ROOT.glob("plugins/*/pyproject.toml"), *SOURCES.glob("*/pyproject.toml")]
+    projects += ROOT.glob("examples/*/pyproject.toml")
     folders = [ROOT / "core", *sorted(project.parent for project in projects)]
     _pip(made, "--no-deps", "--no-build-isolation", *folders)
     return made
