@@ -25,13 +25,15 @@ class CommandLine:
 
     home: Path
 
-    def __call__(self, *args: str, stdin: str | None = None, code: int = 0) -> Result:
+    def __call__(self, *args: str, stdin: str | None = None, code: int | None = 0) -> Result:
         result = CliRunner().invoke(program, ["--home", str(self.home), *args], input=stdin)
-        assert result.exit_code == code, f"{result.stdout}\n{result.stderr}\n{result.exception!r}"
+        assert code is None or result.exit_code == code, (
+            f"{result.stdout}\n{result.stderr}\n{result.exception!r}"
+        )
         assert "Traceback" not in result.stderr
         return result
 
-    def json(self, *args: str, code: int = 0) -> Any:
+    def json(self, *args: str, code: int | None = 0) -> Any:
         """What a command prints with ``--json``: nothing but JSON stands on stdout."""
         return json.loads(self(*args, "--json", code=code).stdout)
 

@@ -51,8 +51,9 @@ async def _examine(settings: Settings) -> list[Finding]:
         findings.append(Finding(level="error", subject="config", message=str(error)))
     else:
         with loaded_plugins(settings, config) as loaded:
-            findings += await examine_plugins(loaded)
-            findings += await _examine_memory(loaded)
+            # Opening agents may show more of what is wrong with plugins.
+            memory = await _examine_memory(loaded)
+            findings += await examine_plugins(loaded) + memory
         findings += await asyncio.to_thread(examine_upkeep, settings)
     return findings + await asyncio.to_thread(examine_transcripts, home)
 
@@ -102,8 +103,21 @@ async def _examine_memory(loaded: LoadedPlugins) -> list[Finding]:
                     error = (await agent.memory.probe()).error
         except HermitcrabError as failure:
             error = str(failure)
-        if error is not None:
-            findings.append(Finding(level="error", subject=subject, message=error))
+        slot = loaded.config.plugins.slots.memory
+        is_known = any(
+            each.plugin_id == slot and each.level == "error" for each in loaded.plugins.diagnostics
+        )
+        if error is not None and not is_known:
+            backend = loaded.plugins.records.get(slot)
+            findings.append(
+                Finding(
+                    level="error",
+                    subject=subject,
+                    message=error,
+                    hint="`hermitcrab memory status` shows more; the default is memory-core",
+                    where=None if backend is None else backend.origin,
+                )
+            )
     return findings
 
 

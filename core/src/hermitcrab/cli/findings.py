@@ -18,7 +18,10 @@ _TRIED_AGAIN = frozenset({"resolve", "factory", "contract-validation"})
 
 @frozen(kw_only=True)
 class Finding:
-    """One thing that is wrong: about what, in which phase, and what helps."""
+    """One thing that is wrong: about what, in which phase, and what helps.
+
+    ``where`` is the distribution and the modules of a plugin.
+    """
 
     level: Literal["error", "warning"]
     subject: str
@@ -26,6 +29,7 @@ class Finding:
     phase: str | None = None
     hint: str | None = None
     traceback: str | None = None
+    where: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON data."""
@@ -36,6 +40,7 @@ class Finding:
             "message": self.message,
             "hint": self.hint,
             "traceback": self.traceback,
+            "where": self.where,
         }
 
 
@@ -55,15 +60,20 @@ def plugin_findings(
                 message=each.message,
                 hint=each.hint,
                 traceback=record.traceback_tail if record is not None and failed_here else None,
+                where=None if record is None else record.origin,
             )
         )
     return findings
 
 
-def engine_findings(state: EngineState, known: Sequence[Finding]) -> list[Finding]:
-    """What is wrong with the selected engine, unless it is known from its plugin."""
+def engine_findings(
+    state: EngineState, known: Sequence[Finding], where: str | None = None
+) -> list[Finding]:
+    """What is wrong with the selected engine, unless it is known from its plugin, which comes from ``where``."""
     findings = [
-        Finding(level="warning", subject=state.selected, phase="engine", message=warning)
+        Finding(
+            level="warning", subject=state.selected, phase="engine", message=warning, where=where
+        )
         for warning in state.warnings
     ]
     is_known = any(each.level == "error" and each.subject == state.selected for each in known)
@@ -75,6 +85,7 @@ def engine_findings(state: EngineState, known: Sequence[Finding]) -> list[Findin
                 phase="engine",
                 message=state.reason,
                 hint=state.hint,
+                where=where,
             )
         )
     return findings
@@ -156,6 +167,8 @@ def print_findings(findings: Sequence[Finding], *, all_well: str) -> None:
         label = click.style(f"{each.level}:", fg="red" if each.level == "error" else "yellow")
         phase = "" if each.phase is None else f" ({each.phase})"
         click.echo(f"{label} {printable(each.subject)}{phase}: {printable(each.message)}")
+        if each.where is not None:
+            click.echo(click.style(f"    {printable(each.where)}", dim=True))
         for line in (each.traceback or "").splitlines():
             click.echo(click.style(f"    {printable(line)}", dim=True))
         if each.hint is not None:

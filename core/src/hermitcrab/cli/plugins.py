@@ -212,7 +212,8 @@ async def examine_plugins(loaded: LoadedPlugins) -> list[Finding]:
 
     state = await engine_state(loaded)
     findings = plugin_findings(loaded.plugins.diagnostics, loaded.plugins.records)
-    findings += engine_findings(state, findings)
+    record = loaded.plugins.records.get(state.selected)
+    findings += engine_findings(state, findings, None if record is None else record.origin)
     return findings + health_findings(read_health(loaded.home / "health.sqlite"), state.selected)
 
 

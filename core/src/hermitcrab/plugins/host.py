@@ -19,7 +19,7 @@ from hermitcrab.plugins.loader import PluginLoader
 from hermitcrab.plugins.planning import plan
 from hermitcrab.plugins.records import Diagnostic, PluginRecord, PluginsSettings
 from hermitcrab.plugins.registration import PluginRegistries
-from hermitcrab.plugins.slots import slot_diagnostics
+from hermitcrab.plugins.slots import most_telling, slot_diagnostics
 
 logger = logging.getLogger("hermitcrab.plugins")
 
@@ -68,11 +68,9 @@ class PluginHost:
             host._records[request.id] = outcome.record
             host._configs[request.id] = outcome.plugin_config
             host._diagnostics += outcome.diagnostics
-        host._diagnostics += slot_diagnostics(
-            config, discovery.plugins, host._records, host.registries
-        )
+        slots = slot_diagnostics(config, discovery.plugins, host._records, host.registries)
         found, host._diagnostics = host._diagnostics, []
-        host.report(found)
+        host.report(most_telling(found, slots))
         return host
 
     def report(self, diagnostics: Iterable[Diagnostic]) -> None:

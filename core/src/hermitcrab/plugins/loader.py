@@ -22,7 +22,7 @@ from hermitcrab.plugins.failures import failed_record, failure, host_remedy
 from hermitcrab.plugins.loading_context import LoadingPlugin, loading
 from hermitcrab.plugins.planning import LoadRequest
 from hermitcrab.plugins.plugin_config import read_plugin_config
-from hermitcrab.plugins.records import Diagnostic, Phase, PluginRecord
+from hermitcrab.plugins.records import NO_HOOK, Diagnostic, Phase, PluginRecord
 from hermitcrab.plugins.registration import (
     CONFIG_CLASS_HOOK,
     REGISTRATION_HOOKS,
@@ -183,8 +183,8 @@ def _hooks_of(plugin: Any, progress: _Progress) -> tuple[FoundHook, ...]:
     found = read_hooks(plugin, progress.plugin_id)
     for name in found.unknown:
         progress.warn(*_unknown_hook(name))
-    if not found.hooks:
-        progress.warn("it implements no hook", "Mark its functions with @hookimpl")
+    if not found.hooks and not found.unknown:
+        progress.warn(NO_HOOK, "Mark its functions with @hookimpl")
     return found.hooks
 
 

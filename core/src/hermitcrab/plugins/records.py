@@ -13,6 +13,10 @@ Kind = Literal["plugin", "context-engine", "memory"]
 Status = Literal["loaded", "disabled", "error"]
 
 
+#: What is said of a plugin that carries nothing that a host could call.
+NO_HOOK = "it implements no hook"
+
+
 @frozen(kw_only=True)
 class Diagnostic:
     """One thing that somebody should know about a plugin; ``plugin_id`` is None where it concerns none."""
@@ -59,6 +63,15 @@ class PluginRecord:
     entry_points: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
     registrations: tuple[Registration, ...] = ()
+
+    @property
+    def origin(self) -> str | None:
+        """Where it comes from: the distribution with its version, and the modules that its entry points name."""
+        if self.distribution is None:
+            return None
+        modules = dict.fromkeys(each.rpartition(" = ")[2] for each in self.entry_points)
+        named = f" ({', '.join(modules)})" if modules else ""
+        return f"{self.distribution} {self.version or ''}".rstrip() + named
 
 
 class HooksConfig(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from hermitcrab.plugins.decide import selected
@@ -13,7 +13,7 @@ from hermitcrab.plugins.discovery import (
     core_distribution_of,
 )
 from hermitcrab.plugins.planning import Plan
-from hermitcrab.plugins.records import Diagnostic, PluginRecord, PluginsSettings
+from hermitcrab.plugins.records import NO_HOOK, Diagnostic, PluginRecord, PluginsSettings
 from hermitcrab.plugins.registration import PluginRegistries
 
 _SLOT_PATHS = {CONTEXT_ENGINES: "plugins.slots.contextEngine", MEMORY: "plugins.slots.memory"}
@@ -43,6 +43,20 @@ def slot_diagnostics(
         if record is None or record.status != "error":
             diagnostics.append(_diagnostic(group, name, offers, record))
     return diagnostics
+
+
+def most_telling(found: Sequence[Diagnostic], slots: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Both, without what follows from something else: one fault is said once.
+
+    A slot stays empty because of the error that its plugin has anyway; that a plugin implements no hook is said by the
+    slot that it leaves empty.
+    """
+    failed = {each.plugin_id for each in found if each.level == "error"}
+    empty = {each.plugin_id for each in slots}
+    return [
+        *(each for each in found if each.message != NO_HOOK or each.plugin_id not in empty),
+        *(each for each in slots if each.plugin_id not in failed),
+    ]
 
 
 def planned_slot_diagnostics(
