@@ -47,6 +47,22 @@ def test_list_never_imports_a_plugin(cli, distribution):
     assert "heavy_thing" not in sys.modules
 
 
+def test_of_thirty_installed_plugins_only_those_that_run_are_imported(cli, distribution):
+    """C101."""
+    groups = ["hermitcrab.context_engines", "hermitcrab.memory", "hermitcrab.plugins"]
+    for number in range(30):
+        group = groups[number % 3]
+        distribution(
+            f"many-{number}",
+            {group: f"many{number} = many_{number}"},
+            ENGINE.format(factory="None"),
+        )
+    cli.configure("plugins:\n  allow: [many2]\n  slots:\n    contextEngine: many0\n")
+    cli("plugins", "info", "many2")
+    imported = {name for name in sys.modules if name.startswith("many_")}
+    assert imported == {"many_0", "many_2"}
+
+
 def test_list_warns_of_a_wrong_slot_name(cli):
     select(cli, "legcy")
     warning = cli("plugins", "list").stderr

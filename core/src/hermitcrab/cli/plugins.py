@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,6 +170,41 @@ def new_command(kind: str, name: str, into: Path, as_json: bool) -> None:
     say(f"created {folder}: {len(plugin.files)} files\n\nNext, to install, test and select it:\n")
     for command in plugin.commands:
         say(f"  {command}")
+
+
+@plugins_command.command("verify")
+@click.argument("plugin_id", metavar="ID")
+@json_option
+@common_options
+@pass_settings
+def verify_command(settings: Settings, plugin_id: str, as_json: bool) -> None:
+    """Run the contract tests over what an installed plugin registers; exits with 1 if one fails."""
+    from hermitcrab.cli.output import note, print_json, print_table, say
+    from hermitcrab.cli.plugin_verify import verify_plugin
+    from hermitcrab.cli.wording import amount
+
+    _record_of(
+        plugin_id, {record.id: record for record, _ in _planned(settings, settings.config())[0]}
+    )
+    verdicts = verify_plugin(plugin_id)
+    failed = [each for each in verdicts if each.outcome == "failed"]
+    if as_json:
+        print_json({"ok": not failed, "verdicts": [each.as_json() for each in verdicts]})
+    elif not verdicts:
+        note(f"{plugin_id} registers nothing that has a contract")
+    else:
+        if failed:
+            print_table(
+                ("contract", "test", "reason"),
+                ((each.contract, each.test, each.reason or "-") for each in failed),
+            )
+        passed = sum(each.outcome == "passed" for each in verdicts)
+        say(f"{amount(passed, 'test')} passed, {len(failed)} failed")
+        for reason, count in Counter(
+            each.reason for each in verdicts if each.outcome == "skipped"
+        ).items():
+            say(f"{count} skipped: {reason}")
+    click.get_current_context().exit(1 if failed else 0)
 
 
 def _switch(
