@@ -19,6 +19,8 @@ PUBLIC = (
     "hermitcrab.hooks",
     "hermitcrab.memory",
     "hermitcrab.memory.files",
+    "hermitcrab.memory.longterm",
+    "hermitcrab.memory.ranking",
     "hermitcrab.messages",
     "hermitcrab.models",
     "hermitcrab.sessions",
@@ -51,6 +53,8 @@ def test_the_names_of_the_design_are_there():
         "hermitcrab.models": "ChatModel ChatRequest",
         "hermitcrab.messages": "user assistant tool_result from_openai to_openai from_anthropic to_anthropic",
         "hermitcrab.sessions": "InboundMessage",
+        "hermitcrab.testing": "ContextEngineContract EmbeddingProviderContract MemoryBackendContract"
+        " HashedEmbeddings JsonLongTermStore MemoryHome",
     }
     for module, names in expected.items():
         assert set(names.split()) <= set(importlib.import_module(module).__all__), module

@@ -47,7 +47,7 @@ def _members(cls: type) -> list[str]:
     """The public attributes and methods that a class has from hermitcrab."""
     lines = []
     for name in sorted(dir(cls)):
-        if name.startswith("_") or name.startswith("test_"):
+        if name.startswith(("_", "test_")):
             continue
         value = inspect.getattr_static(cls, name)
         inner = getattr(value, "__func__", value)

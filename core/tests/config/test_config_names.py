@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+
 import attrs
 import pytest
 from hypothesis import given, settings
@@ -16,7 +18,7 @@ snake_names = st.builds(
     lambda first, rest: "_".join([first, *rest]),
     words,
     st.lists(st.from_regex(r"[a-z][a-z0-9]*", fullmatch=True), max_size=4),
-)
+).filter(lambda name: not keyword.iskeyword(name))  # no field is called so
 
 
 def sections(cls: type) -> list[type]:

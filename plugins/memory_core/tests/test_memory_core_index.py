@@ -111,7 +111,7 @@ async def test_an_unchanged_file_is_not_read_again(place, monkeypatch):
     file = place.write("MEMORY.md", "a\n")
     os.utime(file, ns=(1, 1))
     await memory.sync("cli")
-    monkeypatch.setattr("hermitcrab_memory_core.indexing.load", lambda file: pytest.fail("read"))
+    monkeypatch.setattr("hermitcrab_memory_core.corpora.load", lambda file: pytest.fail("read"))
     report = await memory.sync("cli")
     assert report.unchanged == 1
 
@@ -175,7 +175,7 @@ async def test_a_file_that_vanishes_while_indexing_is_dropped(place, monkeypatch
     def vanished(file):
         raise FileNotFoundError(file.path)
 
-    monkeypatch.setattr("hermitcrab_memory_core.indexing.load", vanished)
+    monkeypatch.setattr("hermitcrab_memory_core.corpora.load", vanished)
     report = await memory.sync("cli")
     assert (report.indexed, report.removed) == (0, 1)
 
@@ -187,7 +187,7 @@ async def test_a_file_that_cannot_be_read_is_reported(place, monkeypatch):
     def refused(file):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("hermitcrab_memory_core.indexing.load", refused)
+    monkeypatch.setattr("hermitcrab_memory_core.corpora.load", refused)
     report = await memory.sync("cli")
     assert report.skipped == ("MEMORY.md: cannot be read (Permission denied)",)
 
@@ -363,7 +363,7 @@ async def test_a_failed_write_leaves_the_old_content_of_a_file(place, monkeypatc
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Index, "_add_passage", fails)
+        patch.setattr("hermitcrab_memory_core.index.add_passage", fails)
         place.write("MEMORY.md", "gate\n")
         with pytest.raises(MemoryBackendError):
             await memory.sync("cli")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
-
-from attrs import evolve
 
 from hermitcrab.agent.clock import Clock
 from hermitcrab.agent.commands.override_rules import AgentOverrideRules
+from hermitcrab.agent.long_term_tools import long_term_tools
 from hermitcrab.agent.memory_parts import MemoryParts, make_memory
+from hermitcrab.agent.plugin_tools import plugin_tools
 from hermitcrab.agent.subagents.spawning import SPAWN_TOOL
 from hermitcrab.agent.tools import MemoryToolSettings, Tool, builtin_tools
 from hermitcrab.config import AgentSettings, Config, agent_settings, default_agent_id
 from hermitcrab.errors import HermitcrabError
+from hermitcrab.memory.transcripts import transcripts_of
 from hermitcrab.plugins.host import PluginHost
 from hermitcrab.sessions.entries import SessionEntries
 from hermitcrab.sessions.events import SessionEvents
@@ -44,10 +44,14 @@ class Agent:
         self.folder = folder
         self.sessions = sessions
         self.memory = memory.backend
-        self.memory_failure = memory.failure
         self.embeddings = memory.embeddings
         self.tools = tools
         self._memory = memory
+
+    @property
+    def memory_failure(self) -> str | None:
+        """Why the selected memory backend does not answer right now, if it does not."""
+        return self._memory.problem
 
     @property
     def agent_id(self) -> str:
@@ -99,9 +103,10 @@ async def make_agent(
     store = JsonlTranscriptStore(
         folder / "sessions", lock_timeout_ms=config.session.lock_timeout_ms
     )
+    entries = SessionEntries(folder / "sessions" / "sessions.sqlite")
     sessions = Sessions(
         store=store,
-        entries=SessionEntries(folder / "sessions" / "sessions.sqlite"),
+        entries=entries,
         clock=clock,
         cwd=str(workspace),
         durability=config.session.durability,
@@ -117,13 +122,19 @@ async def make_agent(
         home=home,
         plugins=plugins,
         environ=environ,
+        transcripts=transcripts_of(
+            settings.memory_search,
+            folder=folder / "sessions",
+            entries=entries.list,
+            agent_id=agent_id,
+        ),
     )
     tool_settings = MemoryToolSettings(
         citations=config.memory.citations,
         max_results=settings.memory_search.query.max_results,
     )
-    tools = builtin_tools(memory.backend, tool_settings)
-    tools += _plugin_tools(plugins, {SPAWN_TOOL, *(tool.name for tool in tools)})
+    tools = builtin_tools(memory.backend, tool_settings) + long_term_tools(memory.backend)
+    tools += plugin_tools(plugins, {SPAWN_TOOL, *(tool.name for tool in tools)})
     return Agent(
         settings,
         workspace=workspace,
@@ -152,34 +163,3 @@ def make_folders(*folders: Path) -> None:
                 where=folder,
                 hint="Choose a writable place with --home or HERMITCRAB_HOME.",
             ) from error
-
-
-def _plugin_tools(plugins: PluginHost, taken: Collection[str]) -> list[Tool]:
-    """The tools of plugins, which cannot replace those of the core."""
-    registry = plugins.registries.tools
-    tools: list[Tool] = []
-    for name, value in registry.values().items():
-        extra = {"plugin_id": (registry.owner_of(name) or "").removeprefix("plugin:")}
-        if name in taken:
-            logger.warning(
-                "tool '%s' of a plugin is not used: it is one of the core's", name, extra=extra
-            )
-            continue
-        tool = value if isinstance(value, Tool) else _made(value, name, extra)
-        if tool is not None:
-            tools.append(
-                tool if tool.name == name else evolve(tool, schema=evolve(tool.schema, name=name))
-            )
-    return tools
-
-
-def _made(factory: Callable[[], Any], name: str, extra: Mapping[str, str]) -> Tool | None:
-    try:
-        tool = factory()
-    except Exception:
-        logger.warning("tool '%s' could not be made", name, exc_info=True, extra=extra)
-        return None
-    if not isinstance(tool, Tool):
-        logger.warning("tool '%s' is a %s, not a Tool", name, type(tool).__name__, extra=extra)
-        return None
-    return tool

@@ -15,6 +15,7 @@ from hermitcrab.compaction.budget import Budget
 from hermitcrab.compaction.view import View, ViewBuilder
 from hermitcrab.memory.flush import FLUSH_TOOLS, FlushOutcome, run_flush
 from hermitcrab.memory.prompts import flush_prompt, flush_system_prompt
+from hermitcrab.memory.startup import without_notes
 from hermitcrab.messages.pairing import group_messages
 from hermitcrab.messages.types import Message
 from hermitcrab.models.contract import ChatModel
@@ -96,7 +97,7 @@ class SessionFlush:
         settings = self.parts.settings.compaction.memory_flush
         return await run_flush(
             self.parts.flush_model or self.model(),
-            messages=await self.media.restored(messages),
+            messages=without_notes(await self.media.restored(messages)),
             workspace=self.parts.workspace,
             now=now,
             zone=self.parts.zone,

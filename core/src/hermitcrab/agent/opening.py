@@ -87,6 +87,7 @@ class SessionOpener:
             known = self._open.get(key)
             context = await self._context(agent, await agent.sessions.start_new(key))
             context.hook_context = evolve(context.hook_context, provenance=provenance)
+            context.begun_by = reason
             self._open[key] = context
             if known is not None:
                 await self._displace(known, context, reason)
@@ -108,6 +109,7 @@ class SessionOpener:
             agent = await self._services.agent_of(key)
             log = await agent.sessions.start_new(key)
             context = await self._context(agent, log)
+            context.begun_by = reason
             source = old.hook_context
             context.hook_context = evolve(
                 context.hook_context, channel=source.channel, provenance=source.provenance

@@ -88,9 +88,16 @@ def _first(values: Iterable[str | None]) -> str | None:
 
 
 async def prepare_turn(
-    session: SessionContext, prompt: str, system: str, older: AgentStart | None = None
+    session: SessionContext,
+    prompt: str,
+    system: str,
+    older: AgentStart | None = None,
+    notes: str | None = None,
 ) -> PreparedTurn | RefusedTurn:
-    """Fire the hooks that shape the prompts, then the gate. Explicit hooks win over the older one (sessions 6.8)."""
+    """Fire the hooks that shape the prompts, then the gate. Explicit hooks win over the older one (sessions 6.8).
+
+    :param notes: what the host itself puts before the prompt, ahead of what plugins put there.
+    """
     history = [item.message for item in session.log.items()]
     around = await session.fire(AgentTurnPrepare(prompt=prompt, messages=history))
     built = await session.fire(BeforePromptBuild(prompt=prompt, messages=history))
@@ -105,7 +112,7 @@ async def prepare_turn(
         *(answer.append_system_context for answer in sources),
     )
     framing = [answer for answer in (around, *sources) if answer is not None]
-    before = [answer.prepend_context for answer in framing]
+    before = [notes, *(answer.prepend_context for answer in framing)]
     behind = [answer.append_context for answer in framing]
     text = _joined(*before, prompt, *behind) if any((*before, *behind)) else prompt
     refusal = await _gate(session, prompt, system)

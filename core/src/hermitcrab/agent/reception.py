@@ -28,6 +28,7 @@ from hermitcrab.agent.running import RunningTurns
 from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import SessionContext
 from hermitcrab.agent.setup import set_up_turn
+from hermitcrab.agent.startup_notes import startup_notes
 from hermitcrab.agent.turn import Turn
 from hermitcrab.compaction.outcome import CompactionOutcome
 from hermitcrab.errors import TranscriptError
@@ -264,7 +265,8 @@ class Reception:
             asked = _asked(message, message.text, provenance, self._services.now_ms())
             return await self._answered_by_plugin(session, asked, claim.reply or "")
         setup = await set_up_turn(self._services, session, message.text)
-        prepared = await prepare_turn(session, message.text, setup.system, setup.older)
+        notes = await startup_notes(session, self._services.clock())
+        prepared = await prepare_turn(session, message.text, setup.system, setup.older, notes)
         if isinstance(prepared, RefusedTurn):
             refused = user(prepared.text)
             refused["provenance"] = {"kind": "internal_system"}

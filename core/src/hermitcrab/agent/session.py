@@ -81,6 +81,8 @@ class SessionContext:
         self.engine_calls = EngineCalls(engine, log)
         self.activity = Activity(log.key)
         self.on_compaction: Callable[[CompactionTrigger], None] = lambda trigger: None
+        #: How it took the place of another one under its key, such as `new`, if that happened here.
+        self.begun_by: str | None = None
         self._pre_turn_count = 0
         self._compaction_at_start: str | None = None
         self._new_messages: list[Message] = []

@@ -198,6 +198,6 @@ def builtin_tools(memory: MemoryBackend | None, settings: MemoryToolSettings) ->
         )
 
     async def get(arguments: Mapping[str, Any], context: ToolContext) -> str:
-        return await run_memory_get(backend, arguments)
+        return await run_memory_get(backend, arguments, session_key=context.session_key)
 
     return [*tools, Tool(MEMORY_SEARCH, search), Tool(MEMORY_GET, get)]

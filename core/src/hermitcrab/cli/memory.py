@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hermitcrab.cli.memory_copy import copy_command
 from hermitcrab.cli.options import Settings, common_options, json_option, pass_settings
 
 if TYPE_CHECKING:
@@ -24,12 +25,20 @@ if TYPE_CHECKING:
     from hermitcrab.memory.embeddings.resolution import EmbeddingChoice
 
 agent_option = click.option("--agent", "agent_id", help="The agent; default the default agent.")
+session_option = click.option(
+    "--session",
+    "session_key",
+    help="Search as this session does: also the transcripts that it may see.",
+)
 
 
 @click.group("memory")
 @common_options
 def memory_command() -> None:
-    """Index, search and read memory."""
+    """Index, search, read and copy memory."""
+
+
+memory_command.add_command(copy_command)
 
 
 @memory_command.command("index")
@@ -66,6 +75,7 @@ def index_command(settings: Settings, force: bool, agent_id: str | None, as_json
 @click.argument("query")
 @click.option("--max-results", type=click.IntRange(1, 100), help="At most this many results.")
 @click.option("--min-score", type=click.FloatRange(0, 1), help="Only results from this score on.")
+@session_option
 @agent_option
 @json_option
 @common_options
@@ -75,6 +85,7 @@ def search_command(
     query: str,
     max_results: int | None,
     min_score: float | None,
+    session_key: str | None,
     agent_id: str | None,
     as_json: bool,
 ) -> None:
@@ -82,7 +93,7 @@ def search_command(
     from hermitcrab.cli.output import print_json
     from hermitcrab.cli.running import run
 
-    result = run(_search(settings, agent_id, query, max_results, min_score))
+    result = run(_search(settings, agent_id, query, max_results, min_score, session_key))
     if as_json:
         print_json(_result_json(result))
     else:
@@ -117,6 +128,7 @@ def explain_command(
 @click.argument("path")
 @click.option("--from", "start", type=click.IntRange(min=1), default=1, help="The first line.")
 @click.option("--lines", type=click.IntRange(min=1), help="How many lines.")
+@session_option
 @agent_option
 @json_option
 @common_options
@@ -126,6 +138,7 @@ def get_command(
     path: str,
     start: int,
     lines: int | None,
+    session_key: str | None,
     agent_id: str | None,
     as_json: bool,
 ) -> None:
@@ -134,7 +147,7 @@ def get_command(
     from hermitcrab.cli.running import run
     from hermitcrab.errors import MemoryBackendError
 
-    result = run(_get(settings, agent_id, path, start, lines))
+    result = run(_get(settings, agent_id, path, start, lines, session_key))
     if result.status != "ok":
         raise MemoryBackendError("there is no such memory file", where=path)
     if as_json:
@@ -229,6 +242,7 @@ async def _search(
     query: str,
     max_results: int | None,
     min_score: float | None,
+    session_key: str | None,
 ) -> SearchResult:
     from hermitcrab.config import agent_settings, default_agent_id
 
@@ -239,6 +253,7 @@ async def _search(
             query,
             max_results=max_results or defaults.max_results,
             min_score=min_score,
+            session_key=session_key,
         )
 
 
@@ -250,10 +265,15 @@ async def _explain(
 
 
 async def _get(
-    settings: Settings, agent_id: str | None, path: str, start: int, lines: int | None
+    settings: Settings,
+    agent_id: str | None,
+    path: str,
+    start: int,
+    lines: int | None,
+    session_key: str | None,
 ) -> ReadResult:
     async with _backend(settings, agent_id) as memory:
-        return await memory.read(path, start=start, lines=lines)
+        return await memory.read_for(session_key, path, start=start, lines=lines)
 
 
 async def _status(
@@ -269,6 +289,7 @@ async def _status(
 
 def _print_result(result: SearchResult) -> None:
     from hermitcrab.cli.output import note, say, warn
+    from hermitcrab.cli.wording import amount
 
     for position, hit in enumerate(result.hits):
         if position:
@@ -278,6 +299,8 @@ def _print_result(result: SearchResult) -> None:
         say(hit.snippet.rstrip())
     if not result.hits:
         note("nothing found")
+    if result.hidden_sessions:
+        note(f"{amount(result.hidden_sessions, 'transcript')} not searched: see --session")
     if result.degraded:
         warn(result.reason or f"the search was degraded to {result.mode}")
 

@@ -22,6 +22,7 @@ _COMMANDS = {
     "replay": "hermitcrab.cli.replay",
     "sessions": "hermitcrab.cli.sessions",
     "memory": "hermitcrab.cli.memory",
+    "ltm": "hermitcrab.cli.ltm",
     "plugins": "hermitcrab.cli.plugins",
     "config": "hermitcrab.cli.config",
     "status": "hermitcrab.cli.status",

@@ -72,12 +72,12 @@ def export_command(
             for piece in pieces:
                 click.echo(piece, nl=False)
         else:
-            _write(pieces, output, force=force)
+            write_output(pieces, output, force=force)
     if output is not None:
         note(f"written to {output}")
 
 
-def _write(pieces: Iterable[bytes], output: Path, *, force: bool) -> None:
+def write_output(pieces: Iterable[bytes], output: Path, *, force: bool) -> None:
     """Write a file for its owner alone; one that is written over stays whole until the new one is."""
     from hermitcrab.errors import HermitcrabError
     from hermitcrab.sessions.exporting.file import write_new_file

@@ -30,6 +30,6 @@ def describe_faults(faults: ReadFaults) -> list[str]:
     return sentences
 
 
-def amount(count: int, thing: str) -> str:
-    """``1 file``, ``2 files``."""
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+def amount(count: int, thing: str, things: str | None = None) -> str:
+    """``1 file``, ``2 files``; ``things`` where the plural is another word."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {things or f'{thing}s'}"

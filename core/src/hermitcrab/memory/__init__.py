@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hermitcrab._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from hermitcrab.memory import files, ranking
+    from hermitcrab.memory import files, longterm, ranking, transcripts
     from hermitcrab.memory.contract import (
         EmbeddingProvider,
         Explanation,
@@ -38,15 +38,19 @@ __all__ = [
     "SearchResult",
     "SyncReport",
     "files",
+    "longterm",
     "prompt_section",
     "ranking",
+    "transcripts",
 ]
 
 _HOMES = dict.fromkeys(__all__, "hermitcrab.memory.contract") | {
     "EmbeddingContext": "hermitcrab.memory.embeddings.contract",
     "files": "hermitcrab.memory.files",
+    "longterm": "hermitcrab.memory.longterm",
     "prompt_section": "hermitcrab.memory.tools",
     "ranking": "hermitcrab.memory.ranking",
+    "transcripts": "hermitcrab.memory.transcripts",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -14,6 +14,8 @@ from hermitcrab.errors import EmbeddingError, MemoryBackendError
 
 if TYPE_CHECKING:
     from hermitcrab.config.schema import MemorySearchConfig
+    from hermitcrab.memory.longterm.contract import LongTermStore
+    from hermitcrab.memory.transcripts.source import TranscriptSource
 
 #: How a search was answered: by vectors and keywords, by vectors alone, or by keywords alone.
 SearchMode = Literal["hybrid", "vector", "keyword"]
@@ -29,7 +31,8 @@ class MemoryContext:
     ``home`` is the host's home, ``index_path`` the file in which the agent's derived index may stand, ``config`` the
     agent's memory search settings (``None`` means the defaults), ``plugin_config`` the validated
     ``plugins.entries.<id>.config``. ``embeddings`` is the chosen embedding provider, which the host closes;
-    where there is none, ``embeddings_problem`` says why, unless none was wanted.
+    where there is none, ``embeddings_problem`` says why, unless none was wanted. ``transcripts`` are those of the
+    agent's sessions, where its settings make them part of its memory; a backend may leave them aside.
     """
 
     agent_id: str
@@ -41,6 +44,7 @@ class MemoryContext:
     plugin_config: Any = None
     embeddings: EmbeddingProvider | None = None
     embeddings_problem: str | None = None
+    transcripts: TranscriptSource | None = None
 
 
 @frozen(kw_only=True)
@@ -64,13 +68,17 @@ class Hit:
 class SearchResult:
     """Hits, best first, and how they came about.
 
-    ``degraded`` says that a better answer was not available; ``reason`` says why and what to do.
+    ``degraded`` says that a better answer was not available; ``reason`` says why and what to do. ``filtered`` counts
+    hits that were left out because the one who asks may not see their session, ``hidden_sessions`` the transcripts
+    that were not searched for that reason (memory 4.10).
     """
 
     hits: tuple[Hit, ...] = ()
     mode: SearchMode = "keyword"
     degraded: bool = False
     reason: str | None = None
+    filtered: int = 0
+    hidden_sessions: int = 0
 
 
 @frozen(kw_only=True)
@@ -152,8 +160,13 @@ class ProbeResult:
 class MemoryBackend(ABC):
     """Searches and stores what outlives a session; one per agent.
 
+    ``long_term`` is the agent's store of single memories, where the backend keeps such; it may be set when the backend
+    is made, and its first verb may connect.
+
     A backend raises :class:`~hermitcrab.errors.MemoryBackendError` when it fails. ``CancelledError`` propagates.
     """
+
+    long_term: LongTermStore | None = None
 
     @abstractmethod
     async def search(
@@ -177,6 +190,17 @@ class MemoryBackend(ABC):
         :raises PathRefusedError: the path is not one of memory.
         """
 
+    async def read_for(
+        self,
+        session_key: str | None,
+        path: str,
+        *,
+        start: int = 1,
+        lines: int | None = None,
+    ) -> ReadResult:
+        """As :meth:`read`, for a session. The host adds what it knows of who may see what; a backend need not."""
+        return await self.read(path, start=start, lines=lines)
+
     @abstractmethod
     async def sync(
         self, reason: str, *, force: bool = False, progress: Progress | None = None
@@ -197,6 +221,13 @@ class MemoryBackend(ABC):
 
     async def store(self, text: str, *, category: str = "other", importance: float = 0.7) -> str:
         """Remember one text and return its id. Optional; ``importance`` is between 0 and 1."""
+        if self.long_term is not None:
+            from hermitcrab.memory.longterm.contract import category_of
+
+            memory = await self.long_term.add(
+                text, category=category_of(category), importance=importance, source="tool"
+            )
+            return memory.id
         raise MemoryBackendError(
             "this memory backend does not store single memories",
             where=type(self).__name__,
@@ -205,6 +236,8 @@ class MemoryBackend(ABC):
 
     async def forget(self, memory_id: str) -> bool:
         """Forget the memory with this id; whether there was one. Optional."""
+        if self.long_term is not None:
+            return await self.long_term.delete(memory_id)
         raise MemoryBackendError(
             "this memory backend does not forget single memories",
             where=type(self).__name__,
@@ -228,7 +261,8 @@ class EmbeddingProvider(ABC):
     """Turns texts into vectors of ``dims`` numbers and length 1.
 
     ``dims`` is 0 while nobody knows it: before the first answer of a model that is not known. ``remote`` says that
-    texts leave this machine and that asking may cost money. Making one neither loads weights nor connects.
+    texts leave this machine and that asking may cost money. ``weighs_words`` says that it makes use of
+    :meth:`embed_weighed_query`. Making one neither loads weights nor connects.
 
     It raises :class:`~hermitcrab.errors.EmbeddingError` when it fails. ``CancelledError`` propagates.
     """
@@ -237,6 +271,7 @@ class EmbeddingProvider(ABC):
     model: str
     dims: int
     remote: bool = False
+    weighs_words: bool = False
 
     @abstractmethod
     async def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
@@ -245,6 +280,14 @@ class EmbeddingProvider(ABC):
     @abstractmethod
     async def embed_query(self, text: str) -> list[float]:
         """The vector of a query."""
+
+    async def embed_weighed_query(self, text: str, weights: Mapping[str, float]) -> list[float]:
+        """The vector of a query whose words do not all say as much. Optional; by default that of :meth:`embed_query`.
+
+        ``weights`` are those of the words of ``text`` in lower case, 0 or more: how rare each is where it is looked
+        for. A word that is not there says nothing. A provider that heeds them sets :attr:`weighs_words`.
+        """
+        return await self.embed_query(text)
 
     @abstractmethod
     def fingerprint(self) -> str:

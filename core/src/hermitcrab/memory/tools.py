@@ -95,10 +95,10 @@ async def run_memory_search(
     """
     cooling = None if cooldown is None else cooldown.error()
     if cooling is not None:
-        return _dump(_unavailable(cooling))
+        return _dump(unavailable_payload(cooling))
     try:
-        query = _required_text(arguments, "query")
-        limit = min(_whole_number(arguments, "maxResults") or max_results, _MOST_RESULTS)
+        query = required_text(arguments, "query")
+        limit = min(whole_number(arguments, "maxResults") or max_results, _MOST_RESULTS)
         min_score = _score(arguments)
     except ToolError as error:
         return _dump({"results": [], "error": str(error)})
@@ -112,7 +112,7 @@ async def run_memory_search(
         _log.warning("memory_search failed: %s", message, exc_info=error)
         if cooldown is not None:
             cooldown.start(message)
-        return _dump(_unavailable(message))
+        return _dump(unavailable_payload(message))
     return _dump(_search_payload(result, cites(citations, session_key)))
 
 
@@ -120,16 +120,17 @@ async def run_memory_get(
     backend: MemoryBackend,
     arguments: Mapping[str, Any],
     *,
+    session_key: str | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> str:
     """Run the tool and return its JSON payload (memory 6.5); only ``CancelledError`` is raised."""
     path = str(arguments.get("path", ""))
     try:
-        path = _required_text(arguments, "path")
-        start = _whole_number(arguments, "from") or 1
-        lines = _whole_number(arguments, "lines")
+        path = required_text(arguments, "path")
+        start = whole_number(arguments, "from") or 1
+        lines = whole_number(arguments, "lines")
         async with asyncio.timeout(deadline_s):
-            result = await backend.read(path, start=start, lines=lines)
+            result = await backend.read_for(session_key, path, start=start, lines=lines)
     except (PathRefusedError, ToolError) as error:
         return _dump({"path": path, "text": "", "error": str(error)})
     except Exception as error:  # noqa: BLE001 - the model gets every failure as a payload
@@ -158,12 +159,15 @@ def citation_of(hit: Hit) -> str:
 
 
 def _search_payload(result: SearchResult, with_citations: bool) -> dict[str, Any]:
-    return {
+    payload: dict[str, Any] = {
         "results": [_hit_payload(hit, with_citations) for hit in result.hits],
         "mode": result.mode,
         "degraded": result.degraded,
         "reason": result.reason,
     }
+    # What the one who asks may not see is not named, but counted (#53550).
+    counts = {"filtered": result.filtered, "hiddenSessions": result.hidden_sessions}
+    return payload | {name: count for name, count in counts.items() if count}
 
 
 def _hit_payload(hit: Hit, with_citations: bool) -> dict[str, Any]:
@@ -199,7 +203,7 @@ def _read_payload(result: ReadResult) -> dict[str, Any]:
     return payload
 
 
-def _unavailable(error: str) -> dict[str, Any]:
+def unavailable_payload(error: str) -> dict[str, Any]:
     lowered = error.lower()
     if "quota" in lowered or "429" in lowered:
         warning = "Memory search is unavailable: the embedding provider's quota is used up."
@@ -223,18 +227,18 @@ def _message(error: Exception, deadline_s: float) -> str:
     return str(error) if isinstance(error, HermitcrabError) else f"{type(error).__name__}: {error}"
 
 
-def _required_text(arguments: Mapping[str, Any], name: str) -> str:
+def required_text(arguments: Mapping[str, Any], name: str) -> str:
     value = arguments.get(name)
     if not isinstance(value, str) or not value.strip():
         raise ToolError(f"{name!r} is required and must be a text")
     return scrub_text(value)
 
 
-def _whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
+def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
     value = arguments.get(name)
     if value is None:
         return None
-    number = _number(value, name)
+    number = finite_number(value, name)
     if number < 1 or number != int(number):
         raise ToolError(f"{name!r} must be a whole number of at least 1")
     return int(number)
@@ -242,10 +246,10 @@ def _whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
 
 def _score(arguments: Mapping[str, Any]) -> float | None:
     value = arguments.get("minScore")
-    return None if value is None else _number(value, "minScore")
+    return None if value is None else finite_number(value, "minScore")
 
 
-def _number(value: Any, name: str) -> float:
+def finite_number(value: Any, name: str) -> float:
     """Models send numbers as text at times; anything that is not finite is refused."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)

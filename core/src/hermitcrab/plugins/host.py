@@ -16,10 +16,11 @@ from hermitcrab.hooks.implementations import HookImplementations
 from hermitcrab.plugins.decide import start_mode
 from hermitcrab.plugins.discovery import EntryPoint, discover
 from hermitcrab.plugins.loader import PluginLoader
-from hermitcrab.plugins.planning import plan
+from hermitcrab.plugins.planning import LoadRequest, plan
 from hermitcrab.plugins.records import Diagnostic, PluginRecord, PluginsSettings
 from hermitcrab.plugins.registration import PluginRegistries
 from hermitcrab.plugins.slots import most_telling, slot_diagnostics
+from hermitcrab.plugins.standby import StandbyMemory, load_standby
 
 logger = logging.getLogger("hermitcrab.plugins")
 
@@ -37,6 +38,8 @@ class PluginHost:
         self._records: dict[str, PluginRecord] = {}
         self._configs: dict[str, Any] = {}
         self._diagnostics: list[Diagnostic] = []
+        self._standby: LoadRequest | None = None
+        self._host_version = host_version
 
     @classmethod
     def load(
@@ -63,6 +66,7 @@ class PluginHost:
         planned = plan(config, discovery, start, extra_plugins)
         host._records = {record.id: record for record in planned.records}
         host._diagnostics = [*planned.diagnostics]
+        host._standby = planned.standby
         for request in planned.requests:
             outcome = host._loader.load(request)
             host._records[request.id] = outcome.record
@@ -93,6 +97,20 @@ class PluginHost:
     def plugin_config(self, plugin_id: str) -> Any:
         """A loaded plugin's config: an instance of its config class, else the plain mapping; None if not loaded."""
         return self._configs.get(plugin_id)
+
+    @property
+    def has_standby_memory(self) -> bool:
+        """Whether a memory plugin that is not selected may take the place of the selected one."""
+        return self._standby is not None
+
+    def standby_memory(self) -> StandbyMemory:
+        """Import that plugin, aside from all others.
+
+        :raises PluginError: if there is none, or it cannot be loaded.
+        """
+        if self._standby is None:
+            raise PluginError("no memory plugin stands by", where="plugins.slots.memory")
+        return load_standby(self._standby, self._host_version)
 
     def unload(self, plugin_id: str) -> None:
         """Forget what a plugin implements and registered; its handlers are not called any more.

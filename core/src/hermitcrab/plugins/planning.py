@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from hermitcrab.plugins.decide import Candidate, Decision, StartMode, decide
-from hermitcrab.plugins.discovery import PLUGINS, DiscoveredPlugin, Discovery
+from hermitcrab.plugins.discovery import MEMORY, PLUGINS, DiscoveredPlugin, Discovery
 from hermitcrab.plugins.records import Diagnostic, EntryConfig, Kind, PluginRecord, PluginsSettings
+from hermitcrab.plugins.standby import standby_plugin
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -47,11 +48,15 @@ class LoadRequest:
 
 @frozen(kw_only=True)
 class Plan:
-    """What will be loaded, in this order, and the records of what will not."""
+    """What will be loaded, in this order, and the records of what will not.
+
+    ``standby`` is the memory plugin that may be loaded aside when the selected one fails.
+    """
 
     requests: tuple[LoadRequest, ...]
     records: tuple[PluginRecord, ...]
     diagnostics: tuple[Diagnostic, ...]
+    standby: LoadRequest | None = None
 
 
 def plan(
@@ -79,7 +84,20 @@ def plan(
         decision = decide(candidate, config, start)
         _place(_from_code(plugin_id, source, decision, config), decision, requests, records)
     diagnostics += _unknown_ids(config, taken)
-    return Plan(requests=tuple(requests), records=tuple(records), diagnostics=tuple(diagnostics))
+    return Plan(
+        requests=tuple(requests),
+        records=tuple(records),
+        diagnostics=tuple(diagnostics),
+        standby=_standby(config, discovery, start),
+    )
+
+
+def _standby(config: PluginsSettings, discovery: Discovery, start: StartMode) -> LoadRequest | None:
+    plugin = standby_plugin(config, discovery, start)
+    if plugin is None:
+        return None
+    decision = Decision(True, "standby for the memory slot", frozenset({MEMORY}))
+    return _from_entry_points(plugin, decision, config)
 
 
 def _place(

@@ -7,6 +7,8 @@ Subclass a contract and say how to make the thing to test::
     class TestMyEngine(ContextEngineContract):
         def make_engine(self):
             return MyEngine()
+
+The fixture ``hermit``, a :class:`Hermit`, is there in every environment with hermitcrab and pytest-asyncio.
 """
 
 from __future__ import annotations
@@ -24,6 +26,11 @@ pytest.register_assert_rewrite(
     "hermitcrab.testing.compaction_providers",
     "hermitcrab.testing.context_engines",
     "hermitcrab.testing.embedding_providers",
+    "hermitcrab.testing.long_term_stores",
+    "hermitcrab.testing.memory_backends",
+    "hermitcrab.testing.memory_finding",
+    "hermitcrab.testing.memory_homes",
+    "hermitcrab.testing.memory_upkeep",
 )
 
 from hermitcrab.testing.chat_models import ChatModelContract  # noqa: E402
@@ -37,6 +44,17 @@ from hermitcrab.testing.conversations import (  # noqa: E402
     wire_problems,
 )
 from hermitcrab.testing.embedding_providers import EmbeddingProviderContract  # noqa: E402
+from hermitcrab.testing.hashed_embeddings import HashedEmbeddings  # noqa: E402
+from hermitcrab.testing.hosts import (  # noqa: E402
+    Hermit,
+    ScriptedModel,
+    SteppingClock,
+    calling,
+    plugin_of,
+)
+from hermitcrab.testing.json_stores import JsonLongTermStore  # noqa: E402
+from hermitcrab.testing.memory_backends import MemoryBackendContract  # noqa: E402
+from hermitcrab.testing.memory_homes import MemoryHome  # noqa: E402
 from hermitcrab.testing.runtimes import RecordingCompactionRuntime, engine_context  # noqa: E402
 
 __all__ = [
@@ -44,11 +62,20 @@ __all__ = [
     "CompactionProviderContract",
     "ContextEngineContract",
     "EmbeddingProviderContract",
+    "HashedEmbeddings",
+    "Hermit",
+    "JsonLongTermStore",
+    "MemoryBackendContract",
+    "MemoryHome",
     "RecordingCompactionRuntime",
+    "ScriptedModel",
+    "SteppingClock",
+    "calling",
     "chinese_conversation",
     "engine_context",
     "long_conversation",
     "plain_conversation",
+    "plugin_of",
     "tool_conversation",
     "wire_problems",
 ]

@@ -95,6 +95,14 @@ class EmbeddingProviderContract:
             nearest = max(range(len(vectors)), key=lambda each: _cosine(query, vectors[each]))
             assert nearest == number, "queries and documents share one space"
 
+    @pytest.mark.asyncio
+    async def test_a_weighed_query_is_a_query(self, provider: EmbeddingProvider) -> None:
+        """Words without a weight, unknown words and weights of 0 are all there may be."""
+        for weights in ({}, {"staging": 3.0, "server": 0.0}, {"elsewhere": 2.0}, {"staging": 0.0}):
+            vector = await provider.embed_weighed_query(_TEXTS[0], weights)
+            assert len(vector) == provider.dims
+            assert math.isclose(_length(vector), 1, abs_tol=_CLOSE)
+
     @pytest.mark.parametrize("text", ["", " \n\t", "?", "\ud83d", "word " * 20_000, "字" * 20_000])
     @pytest.mark.asyncio
     async def test_any_text_has_a_vector(self, provider: EmbeddingProvider, text: str) -> None:

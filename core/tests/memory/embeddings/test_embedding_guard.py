@@ -78,6 +78,29 @@ def test_a_vector_of_zeros_stays_as_it_is():
     assert checked_vectors([[0, 0]], count=1, dims=2, where="x") == [[0.0, 0.0]]
 
 
+async def test_a_weighed_query_goes_through_the_same_checks():
+    class Weighing(Provider):
+        weighs_words = True
+
+        async def embed_weighed_query(self, text, weights):
+            self.asked.append((text, weights))
+            return self.answer or [0.0, 2.0]
+
+    provider = Weighing()
+    guard = GuardedEmbeddings(provider)
+    assert guard.weighs_words
+    assert await guard.embed_weighed_query("a \ud83d", {"a": 2.0}) == [0.0, 1.0]
+    assert provider.asked == [("a \ufffd", {"a": 2.0})]
+    provider.answer = [1.0]
+    assert (await failure_of(guard.embed_weighed_query("a", {}))).kind == "answer"
+
+
+async def test_a_provider_that_weighs_nothing_gives_its_plain_vector():
+    guard = GuardedEmbeddings(Provider())
+    assert not guard.weighs_words
+    assert await guard.embed_weighed_query("a", {"a": 2.0}) == await guard.embed_query("a")
+
+
 @pytest.mark.parametrize(
     "answer",
     [7, "text", {}, [], [[1.0]], [[1.0, 2.0, 3.0]], [[]], [[math.nan, 1]], [[math.inf, 1]],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
 from threading import Lock
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from hermitcrab_embeddings_local.models import ENCODER_DIMS
+from hermitcrab_embeddings_local.weighing import piece_weights
 from hermitcrab_embeddings_local.weights import SENTENCE_ENCODER, WORDLLAMA, WeightsPackage
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Encoder(Protocol):
 
 
 class StaticVectors:
-    """The plain mean of wordllama's vectors of a text's word pieces.
+    """The mean of wordllama's vectors of a text's word pieces, which weigh alike unless they are told to.
 
     Only the package's files are read: its module sets up logging for the whole program, and it would download.
     """
@@ -51,17 +52,16 @@ class StaticVectors:
     def __init__(self) -> None:
         self._lock = Lock()
 
-    def encode(self, texts: Sequence[str]) -> Matrix:
+    def encode(self, texts: Sequence[str], weights: Mapping[str, float] | None = None) -> Matrix:
+        """``weights`` are those of words in lower case; texts none of whose words have one are pooled without."""
         import numpy as np
 
         vectors, tokenizer = self._loaded
         rows = np.zeros((len(texts), ENCODER_DIMS), dtype=np.float32)
-        for row, encoding in enumerate(
-            tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        ):
-            ids = [token for token in encoding.ids if token >= _FIRST_TOKEN]
-            if ids:
-                rows[row] = vectors[ids].mean(axis=0, dtype=np.float32)
+        encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        for row, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
+            told = piece_weights(text, encoding.offsets, weights) if weights else None
+            rows[row] = _pooled(vectors, encoding.ids, told)
         return of_length_one(rows)
 
     @property
@@ -120,6 +120,18 @@ def of_length_one(rows: Matrix) -> Matrix:
 
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+
+def _pooled(vectors: Any, pieces: Sequence[int], weights: Sequence[float] | None) -> Any:
+    """The mean of the vectors of ``pieces``, marks left out; 0 without any. Weights that are all 0 do not count."""
+    import numpy as np
+
+    known = [place for place, piece in enumerate(pieces) if piece >= _FIRST_TOKEN]
+    found = vectors[[pieces[place] for place in known]]
+    shares = [] if weights is None else [weights[place] for place in known]
+    if any(shares):
+        return np.average(found.astype(np.float32), axis=0, weights=shares)
+    return found.mean(axis=0, dtype=np.float32) if known else 0
 
 
 def _load(package: WeightsPackage, read: Callable[..., Loaded]) -> Loaded:

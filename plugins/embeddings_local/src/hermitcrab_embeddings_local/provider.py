@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermitcrab.memory import EmbeddingProvider
@@ -24,7 +25,9 @@ VECTORS_VERSION = 1
 
 
 class LocalEmbeddings(EmbeddingProvider):
-    """Vectors of ``dims`` numbers and length 1; of a blank text, zeros. Queries and documents are embedded alike.
+    """Vectors of ``dims`` numbers and length 1; of a blank text, zeros.
+
+    Queries and documents are embedded alike, but for the words of a query that is weighed: the static vectors heed it.
 
     :param model: ``by-script`` (the default), ``static`` or ``multilingual``.
     :param dims: how many numbers a vector must have; ``None`` is what the model gives.
@@ -38,7 +41,8 @@ class LocalEmbeddings(EmbeddingProvider):
         self._model = model_named(model, dims)
         self.model = self._model.name
         self.dims = self._model.dims
-        self._encoders: tuple[Encoder, Encoder] | None = None
+        self.weighs_words = self._model.static
+        self._encoders: tuple[StaticVectors, Encoder] | None = None
         for package in _packages(self._model):
             package.locate()
 
@@ -52,6 +56,9 @@ class LocalEmbeddings(EmbeddingProvider):
     async def embed_query(self, text: str) -> list[float]:
         return (await self.embed_documents([text]))[0]
 
+    async def embed_weighed_query(self, text: str, weights: Mapping[str, float]) -> list[float]:
+        return (await asyncio.to_thread(self._embed, [text], weights))[0]
+
     def fingerprint(self) -> str:
         """Model, weights with their versions, and the version of what is done with them."""
         weights = (
@@ -63,7 +70,9 @@ class LocalEmbeddings(EmbeddingProvider):
         """Let go of the weights; a later text takes them up again."""
         self._encoders = None
 
-    def _embed(self, texts: Sequence[str]) -> list[list[float]]:
+    def _embed(
+        self, texts: Sequence[str], weights: Mapping[str, float] | None = None
+    ) -> list[list[float]]:
         import numpy as np
 
         prepared = [prepare(text) for text in texts]
@@ -71,13 +80,14 @@ class LocalEmbeddings(EmbeddingProvider):
         static, multilingual = self._held_encoders()
         parts = []
         if self._model.static:
-            parts.append(_weighed(static, prepared, 1 - shares))
+            encode = partial(static.encode, weights=weights) if weights else static.encode
+            parts.append(_weighed(encode, prepared, 1 - shares))
         if self._model.multilingual:
-            parts.append(_weighed(multilingual, prepared, shares))
+            parts.append(_weighed(multilingual.encode, prepared, shares))
         vectors: list[list[float]] = np.hstack(parts).tolist()
         return vectors
 
-    def _held_encoders(self) -> tuple[Encoder, Encoder]:
+    def _held_encoders(self) -> tuple[StaticVectors, Encoder]:
         """The encoders, which read their weights when a text is for them."""
         held = self._encoders
         if held is None:
@@ -91,14 +101,16 @@ def prepare(text: str) -> str:
     return unicodedata.normalize("NFKC", encodable)[:MAX_CHARACTERS].strip()
 
 
-def _weighed(encoder: Encoder, texts: Sequence[str], shares: Any) -> Matrix:
+def _weighed(
+    encode: Callable[[Sequence[str]], Matrix], texts: Sequence[str], shares: Any
+) -> Matrix:
     """One row for each text, whose squared length is its share; texts without a share are not encoded."""
     import numpy as np
 
     rows = np.zeros((len(texts), ENCODER_DIMS), dtype=np.float32)
     meant = [row for row, text in enumerate(texts) if text and shares[row] > 0]
     if meant:
-        encoded = encoder.encode([texts[row] for row in meant])
+        encoded = encode([texts[row] for row in meant])
         rows[meant] = encoded * np.sqrt(shares[meant])[:, np.newaxis]
     return rows
 

@@ -20,6 +20,6 @@ def register_memory_backends(registry: Any) -> None:
 
 def create(context: MemoryContext) -> MemoryBackend:
     """The backend of one agent; nothing is opened until it is used."""
-    from hermitcrab_memory_core.backend import MemoryCore
+    from hermitcrab_memory_core.making import make_backend
 
-    return MemoryCore(context)
+    return make_backend(context)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve
@@ -24,14 +22,13 @@ from hermitcrab.memory import (
     SyncReport,
     prompt_section,
 )
-from hermitcrab.memory.files import discover, keywords, read_memory
+from hermitcrab.memory.files import keywords, read_memory
 from hermitcrab_memory_core.building import Builder, BuildReport
+from hermitcrab_memory_core.corpora import Corpus, FileCorpus
 from hermitcrab_memory_core.embedder import Embedder
 from hermitcrab_memory_core.explaining import explain
-from hermitcrab_memory_core.finding import Question, find
-from hermitcrab_memory_core.index import SOURCE, Index
-from hermitcrab_memory_core.indexing import index_file
-from hermitcrab_memory_core.plan import SyncPlan, plan_sync
+from hermitcrab_memory_core.finding import Found, Question, find
+from hermitcrab_memory_core.index import Index
 from hermitcrab_memory_core.reporting import (
     keyword_details,
     search_mode,
@@ -40,6 +37,7 @@ from hermitcrab_memory_core.reporting import (
 )
 from hermitcrab_memory_core.settings import Settings
 from hermitcrab_memory_core.survey import Survey
+from hermitcrab_memory_core.syncing import FileSync
 from hermitcrab_memory_core.worker import Worker
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ def _now() -> datetime:
 
 
 class MemoryCore(MemoryBackend):
-    """Searches ``MEMORY.md``, ``USER.md``, ``memory/**/*.md`` and the configured extra paths of one agent."""
+    """Searches one source: the memory files of an agent, or with another ``corpus`` what is in that."""
 
     def __init__(
         self,
@@ -70,12 +68,18 @@ class MemoryCore(MemoryBackend):
         *,
         clock: Callable[[], datetime] = _now,
         embedder: Embedder | None = None,
+        corpus: Corpus | None = None,
     ) -> None:
         self._workspace = context.workspace
-        self._settings = Settings.of(context)
+        settings = Settings.of(context)
+        self._corpus: Corpus = corpus or FileCorpus(context.workspace, settings.extra_paths)
+        self._settings = evolve(
+            settings, source=self._corpus.source, rendering=self._corpus.rendering
+        )
         self._logger = context.logger
         self._clock = clock
-        self._worker = Worker(context.index_path, self._settings, context.logger)
+        path = self._corpus.index_path(context.index_path)
+        self._worker = Worker(path, self._settings, context.logger)
         if embedder is None and context.embeddings is not None:
             embedder = Embedder(context.embeddings)
         self._builder = (
@@ -84,10 +88,8 @@ class MemoryCore(MemoryBackend):
             else Builder(self._worker, embedder, self._settings, context.logger)
         )
         self._no_embeddings = context.embeddings_problem
-        self._sync: asyncio.Task[SyncReport] | None = None
-        self._forced: asyncio.Task[SyncReport] | None = None
+        self._files = FileSync(self._worker, self._corpus, context.logger)
         self._build: asyncio.Task[BuildReport] | None = None
-        self._last_error: str | None = None
 
     async def search(
         self,
@@ -103,13 +105,22 @@ class MemoryCore(MemoryBackend):
         Where vectors cannot take part, keywords answer alone, and the result says why. ``min_score`` never cuts a
         passage with a term of the query, unless the caller names it here.
         """
-        if not query.strip() or max_results < 1 or (sources is not None and SOURCE not in sources):
+        if not query.strip() or max_results < 1:
+            return SearchResult()
+        if sources is not None and self._settings.source not in sources:
             return SearchResult()
         if not keywords(query) and self._builder is None:
             return SearchResult()
-        found, reason = await self._answer(
-            query, lambda index, question: find(index, question, max_results)
-        )
+        visible = await asyncio.to_thread(self._corpus.visible, session_key)
+        if visible is not None and not visible:
+            return SearchResult()
+
+        def look(index: Index, question: Question) -> Found:
+            with index.within(visible):
+                found = find(index, question, max_results)
+            return evolve(found, hits=index.placed(found.hits))
+
+        found, reason = await self._answer(query, look)
         kept = tuple(hit for hit in found.hits if min_score is None or hit.score >= min_score)
         return SearchResult(hits=kept, mode=found.mode, degraded=reason is not None, reason=reason)
 
@@ -145,32 +156,20 @@ class MemoryCore(MemoryBackend):
         Callers share the sync under way; a forced one waits for it and then starts. ``force`` also makes vectors
         that cost money and were not asked for.
         """
-        report = await self._sync_files(reason, force, progress)
+        report = await self._files.run(reason, force=force, progress=progress)
         if self._builder is None:
             return report
         wait_s = _BUILD_PATIENCE_S if reason in _BACKGROUND and not force else None
         built = await self._built(self._builder, force=force, progress=progress, wait_s=wait_s)
         return evolve(report, embedded=built.embedded, problem=built.problem)
 
-    async def _sync_files(self, reason: str, force: bool, progress: Progress | None) -> SyncReport:
-        if self._forced is not None and not self._forced.done():
-            return await asyncio.shield(self._forced)
-        if force:
-            self._forced = self._start(self._run_forced(reason, self._sync, progress))
-            return await asyncio.shield(self._forced)
-        if self._sync is None or self._sync.done():
-            self._sync = self._start(self._run_sync(reason, force=False, progress=progress))
-        return await asyncio.shield(self._sync)
-
     async def status(self) -> MemoryStatus:
         """Counts, how vectors stand, and whether files changed since the last sync; creates no index."""
         status = MemoryStatus(backend=BACKEND_ID, index_path=self._worker.path)
-        error = self._last_error
+        error = self._files.last_error
         try:
             if not await asyncio.to_thread(self._worker.path.exists):
-                found = await asyncio.to_thread(
-                    discover, self._workspace, self._settings.extra_paths
-                )
+                found = await asyncio.to_thread(self._corpus.discover)
                 status = evolve(
                     status, dirty=bool(found.files), skipped=tuple(map(str, found.skipped))
                 )
@@ -194,9 +193,7 @@ class MemoryCore(MemoryBackend):
         if self._build is not None and not self._build.done():
             self._build.cancel()
             await asyncio.wait([self._build])
-        running = [task for task in (self._sync, self._forced) if task is not None]
-        if running:
-            await asyncio.wait(running)
+        await self._files.wait()
         await self._worker.close()
 
     def prompt_section(self, tools: Sequence[str]) -> str | None:
@@ -207,9 +204,13 @@ class MemoryCore(MemoryBackend):
         self, query: str, look: Callable[[Index, Question], T]
     ) -> tuple[T, str | None]:
         """What ``look`` finds once changed files are indexed; and why it may be incomplete, if it may."""
-        asked = self._asked(query)
+        asked = None if self._weighs_words else self._asked(query)
         try:
             reason = await self._refresh()
+            if self._weighs_words:
+                terms = keywords(query)
+                weights = await self._worker.run(lambda index: index.word_weights(terms))
+                asked = self._asked(query, weights)
             generation = self._worker.generation
             vector, missing = await self._vector(asked)
             question = Question(
@@ -227,12 +228,19 @@ class MemoryCore(MemoryBackend):
                 asked.cancel()
         return found, reason or missing
 
-    def _asked(self, query: str) -> asyncio.Task[Vectors] | None:
-        """Ask for the vector of a query while files are looked through; not if it would be of no use."""
+    @property
+    def _weighs_words(self) -> bool:
+        builder, vector_share = self._builder, self._settings.fusion.shares[1]
+        return builder is not None and vector_share > 0 and builder.embedder.provider.weighs_words
+
+    def _asked(
+        self, query: str, weights: Mapping[str, float] | None = None
+    ) -> asyncio.Task[Vectors] | None:
+        """Ask for the vector of a query while other work goes on; not if it would be of no use."""
         builder = self._builder
         if builder is None or builder.is_paused or self._settings.fusion.shares[1] == 0:
             return None
-        task = asyncio.get_running_loop().create_task(builder.embedder.query(query))
+        task = asyncio.get_running_loop().create_task(builder.embedder.query(query, weights))
         # Nobody may come to hear of a failure: the embedder remembers it.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
@@ -260,10 +268,10 @@ class MemoryCore(MemoryBackend):
     async def _refresh(self) -> str | None:
         """Index what changed; the reason why the answer may be incomplete, if it may."""
         try:
-            plan = await self._worker.run(self._plan)
+            plan = await self._files.plan("search")
             if plan.is_needed:
                 async with asyncio.timeout(_SYNC_PATIENCE_S):
-                    await self._sync_files("search", False, None)
+                    await self._files.run("search")
         except TimeoutError:
             return "Files are still being indexed; search again in a while"
         except MemoryBackendError as error:
@@ -310,59 +318,9 @@ class MemoryCore(MemoryBackend):
         if not task.cancelled() and task.exception() is not None:
             self._logger.error("making vectors failed", exc_info=task.exception())
 
-    def _start(self, work: Coroutine[Any, Any, SyncReport]) -> asyncio.Task[SyncReport]:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._note_failure)
-        return task
-
-    def _note_failure(self, task: asyncio.Task[SyncReport]) -> None:
-        """A failure is logged here because all who waited for the task may be gone."""
-        if task.cancelled():
-            return
-        error = task.exception()
-        self._last_error = None if error is None else str(error)
-        if error is not None:
-            self._logger.warning("memory sync failed: %s", error, exc_info=error)
-
-    async def _run_forced(
-        self,
-        reason: str,
-        running: asyncio.Task[SyncReport] | None,
-        progress: Progress | None,
-    ) -> SyncReport:
-        if running is not None:
-            await asyncio.wait([running])
-        return await self._run_sync(reason, force=True, progress=progress)
-
-    async def _run_sync(self, reason: str, *, force: bool, progress: Progress | None) -> SyncReport:
-        started = time.monotonic()
-        generation = self._worker.generation
-        report = await self._pass(SyncReport(reason=reason), force, progress)
-        if self._worker.generation != generation:  # what was indexed before is gone
-            report = await self._pass(SyncReport(reason=reason), force, progress)
-        counts = await self._worker.run(Index.counts)
-        return evolve(report, chunks=counts.chunks, duration_s=time.monotonic() - started)
-
-    async def _pass(self, report: SyncReport, force: bool, progress: Progress | None) -> SyncReport:
-        plan = await self._worker.run(lambda index: self._plan(index, force=force))
-        report = evolve(report, unchanged=plan.unchanged, skipped=plan.skipped)
-        for done, file in enumerate(plan.suspects, start=1):
-            report = await self._worker.run(
-                partial(index_file, file=file, force=force, report=report)
-            )
-            if progress is not None:
-                progress(done, len(plan.suspects), file.path)
-        for path in plan.vanished:
-            await self._worker.run(partial(Index.remove, path=path))
-        return evolve(report, removed=report.removed + len(plan.vanished))
-
-    def _plan(self, index: Index, *, force: bool = False) -> SyncPlan:
-        discovery = discover(self._workspace, self._settings.extra_paths)
-        return plan_sync(index.files(), discovery, chunking=index.chunking, force=force)
-
     async def _full_status(self, status: MemoryStatus) -> MemoryStatus:
         counts = await self._worker.run(Index.counts)
-        plan = await self._worker.run(self._plan)
+        plan = await self._files.plan("status")
         details = keyword_details(self._settings, counts, self._no_embeddings)
         state: Survey | None = None
         if self._builder is not None:

@@ -24,7 +24,7 @@ from hermitcrab_memory_core.identity import (
     is_comparable,
     may_embed,
 )
-from hermitcrab_memory_core.index import SOURCE, Index
+from hermitcrab_memory_core.index import Index
 from hermitcrab_memory_core.matrix import LostMatrixError
 from hermitcrab_memory_core.settings import Settings
 from hermitcrab_memory_core.survey import Survey, cost_of, survey
@@ -82,9 +82,11 @@ class Builder:
         return identity_of(
             self.embedder.provider,
             chunking=chunking_of(
-                tokens=self._settings.chunk_tokens, overlap=self._settings.chunk_overlap
+                tokens=self._settings.chunk_tokens,
+                overlap=self._settings.chunk_overlap,
+                rendering=self._settings.rendering,
             ),
-            sources=(SOURCE,),
+            sources=(self._settings.source,),
             scope=self._settings.extra_paths,
         )
 

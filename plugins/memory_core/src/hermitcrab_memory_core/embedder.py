@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hermitcrab.errors import EmbeddingError
@@ -54,14 +54,19 @@ class Embedder:
         """Whether it failed so recently that it is not asked."""
         return self.error is not None and self._clock() < self._rests_until
 
-    async def query(self, text: str) -> Vectors:
-        """The vector of a query, of length 1, or all zeros.
+    async def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
+        """The vector of a query, of length 1, or all zeros; ``weights`` are those of its words.
 
         :raises EmbeddingError: it failed, now or a moment ago.
         """
         if self.is_resting and self.error is not None:
             raise self.error
-        answer = self._asked(self.provider.embed_query(text), self._query_timeout_s)
+        asked = (
+            self.provider.embed_query(text)
+            if weights is None
+            else self.provider.embed_weighed_query(text, weights)
+        )
+        answer = self._asked(asked, self._query_timeout_s)
         return await self._checked(answer, lambda vector: checked([vector], 1, self._dims)[0])
 
     async def documents(self, texts: Sequence[str]) -> Vectors:

@@ -75,9 +75,13 @@ class Cost:
         return f"{self.texts:,} text{plural}, about {self.tokens:,} tokens"
 
 
-def chunking_of(*, tokens: int, overlap: int) -> str:
-    """What cut the files: versions and sizes. A file that was cut by anything else is cut again."""
-    return json.dumps([CHUNKER_VERSION, PASSAGE_VERSION, EMBEDDING_TEXT_VERSION, tokens, overlap])
+def chunking_of(*, tokens: int, overlap: int, rendering: int = 0) -> str:
+    """What cut the files: versions and sizes. A file that was cut by anything else is cut again.
+
+    ``rendering`` is the version of how texts come about that are not indexed as they stand in a file.
+    """
+    versions = [CHUNKER_VERSION, PASSAGE_VERSION, EMBEDDING_TEXT_VERSION, tokens, overlap]
+    return json.dumps([*versions, rendering] if rendering else versions)
 
 
 def identity_of(

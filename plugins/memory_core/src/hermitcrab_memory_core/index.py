@@ -3,41 +3,45 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from attrs import evolve, frozen
 
-from hermitcrab.errors import EmbeddingError
+from hermitcrab.memory import Hit
 from hermitcrab.memory.files import (
-    Chunk,
     Keywords,
     MemoryFile,
-    Passage,
     chunk_markdown,
-    index_terms,
     passages_of,
 )
 from hermitcrab.memory.ranking.places import Place, StoredPassage
 from hermitcrab.memory.ranking.units import embedding_texts
-from hermitcrab_memory_core.embedding_cache import EmbeddingCache, remove_cache, text_hash
+from hermitcrab_memory_core import line_maps
+from hermitcrab_memory_core.cache_beside import CacheBeside
+from hermitcrab_memory_core.embedding_cache import EmbeddingCache
 from hermitcrab_memory_core.identity import chunking_of
-from hermitcrab_memory_core.ranking import Matches
-from hermitcrab_memory_core.schema import connect, immediate, is_damaged
-from hermitcrab_memory_core.terms import chunk_expressions, passage_expressions
+from hermitcrab_memory_core.ranking import Matches, rarity
+from hermitcrab_memory_core.rows import add_chunk, add_passage, path_terms_of
+from hermitcrab_memory_core.schema import connect, immediate
+from hermitcrab_memory_core.settings import MEMORY
+from hermitcrab_memory_core.term_counts import TermCounts, state_of
+from hermitcrab_memory_core.terms import chunk_expressions, passage_expressions, word_expressions
 from hermitcrab_memory_core.vector_store import VectorStore
 
 T = TypeVar("T")
-
-SOURCE = "memory"
 
 # BM25 over passages, with the weights of words, headings, path, pairs, characters; and over chunks.
 _PASSAGE_SCORE = "-bm25(passage_terms, 1.0, 0.3, 0.3, 1.0, 0.1)"
 _CHUNK_SCORE = "-bm25(chunk_terms)"
 _MOST_ROWS_PER_TERM = 2000
+# The rows of a table of terms that belong to some files, which stand in a JSON list.
+_ROWS_WITHIN = {
+    f"{name}_terms": f"SELECT id FROM {name}s WHERE path IN (SELECT value FROM json_each(?))"
+    for name in ("passage", "chunk")
+}
 # A term of more rows than this does not find rows of its own, if the rarer ones found enough.
 _COMMON = 4000
 _ENOUGH = 200
@@ -66,8 +70,16 @@ class Counts:
 class Index:
     """An open index."""
 
-    def __init__(self, path: Path, *, chunk_tokens: int, chunk_overlap: int) -> None:
-        """Open or create the index at ``path``; ``chunking`` says what a file must have been cut by.
+    def __init__(
+        self,
+        path: Path,
+        *,
+        chunk_tokens: int,
+        chunk_overlap: int,
+        source: str = MEMORY,
+        rendering: int = 0,
+    ) -> None:
+        """Open or create the index at ``path`` of one source; ``chunking`` says what a file must have been cut by.
 
         :raises OutdatedIndexError: the file was built by another version.
         :raises OSError: the directory cannot be written.
@@ -75,11 +87,15 @@ class Index:
         """
         self._tokens = chunk_tokens
         self._overlap = chunk_overlap
-        self._path = path
-        self._cache: EmbeddingCache | None = None
+        self._source = source
+        self._cache = CacheBeside(path)
+        # Where only some files may be searched, their paths in JSON.
+        self._scope: str | None = None
         self._files: tuple[tuple[int, int], Mapping[str, StoredFile]] | None = None
-        self.chunking = chunking_of(tokens=chunk_tokens, overlap=chunk_overlap)
+        self._counts: tuple[tuple[int, int], Counts] | None = None
+        self.chunking = chunking_of(tokens=chunk_tokens, overlap=chunk_overlap, rendering=rendering)
         self._connection = connect(path)
+        self._term_counts = TermCounts(self._connection)
         try:
             self.vectors = VectorStore(self._connection, path)
         except BaseException:
@@ -88,7 +104,7 @@ class Index:
 
     def close(self) -> None:
         self.vectors.close()
-        self._close_cache()
+        self._cache.close()
         self._connection.close()
 
     def with_cache(self, function: Callable[[EmbeddingCache], T]) -> T:
@@ -96,37 +112,11 @@ class Index:
 
         :raises EmbeddingError: it cannot be opened or used.
         """
-        import sqlite3
-
-        path = self._path.with_name(f"{self._path.stem}.embeddings.sqlite")
-        try:
-            try:
-                return function(self._opened_cache(path))
-            except sqlite3.DatabaseError as error:
-                if not is_damaged(error):
-                    raise
-                self._close_cache()
-                remove_cache(path)
-                return function(self._opened_cache(path))
-        except sqlite3.Error as error:
-            raise EmbeddingError(
-                f"the embedding cache cannot be used ({error})", kind="transient", where=path
-            ) from error
-
-    def _opened_cache(self, path: Path) -> EmbeddingCache:
-        if self._cache is None:
-            self._cache = EmbeddingCache(path)
-        return self._cache
-
-    def _close_cache(self) -> None:
-        cache, self._cache = self._cache, None
-        if cache is not None:
-            cache.close()
+        return self._cache.use(function)
 
     def files(self) -> Mapping[str, StoredFile]:
         """Every file in the index by its path; read again only if somebody wrote since the last time."""
-        version = self._connection.execute("PRAGMA data_version").fetchone()[0]
-        state = (version, self._connection.total_changes)
+        state = state_of(self._connection)
         if self._files is None or self._files[0] != state:
             rows = self._connection.execute(
                 "SELECT path, hash, mtime_ns, size, read_at_ns, chunking FROM files"
@@ -142,11 +132,14 @@ class Index:
         return None if row is None else StoredFile(*row)
 
     def counts(self) -> Counts:
-        """How many files, chunks and passages there are."""
-        row = self._connection.execute(
-            "SELECT count(*), total(chunks), total(passages) FROM files"
-        ).fetchone()
-        return Counts(*map(int, row))
+        """How many files, chunks and passages there are; counted again only if somebody wrote."""
+        state = state_of(self._connection)
+        if self._counts is None or self._counts[0] != state:
+            row = self._connection.execute(
+                "SELECT count(*), total(chunks), total(passages) FROM files"
+            ).fetchone()
+            self._counts = (state, Counts(*map(int, row)))
+        return self._counts[1]
 
     def texts(self, ids: Sequence[int]) -> dict[int, str]:
         """The texts of passages."""
@@ -156,26 +149,35 @@ class Index:
         )
         return dict(rows.fetchall())
 
-    def replace(self, file: MemoryFile, text: str, digest: str, read_at_ns: int) -> int:
+    def replace(
+        self,
+        file: MemoryFile,
+        text: str,
+        digest: str,
+        read_at_ns: int,
+        lines: Sequence[int] = (),
+    ) -> int:
         """Index ``text`` in place of what the index has of ``file``; how many chunks it has now.
 
-        A passage whose text to embed the file had before keeps its vector.
+        A passage whose text to embed the file had before keeps its vector. ``lines`` says for each line of the text
+        where it stands in the file, if not on the same line.
         """
         chunks = chunk_markdown(text, tokens=self._tokens, overlap=self._overlap)
         passages = passages_of(text)
         with immediate(self._connection):
             kept = self._vectors_of(file.path)
             self._clear(file.path)
+            line_maps.keep(self._connection, file.path, lines)
             for chunk in chunks:
-                self._add_chunk(file.path, chunk)
-            path_terms = _joined(_path_terms(file.path))
+                add_chunk(self._connection, file.path, self._source, chunk)
+            path_terms = path_terms_of(file.path)
             for passage, embedded in zip(passages, embedding_texts(passages), strict=True):
-                self._add_passage(file.path, path_terms, passage, embedded, kept)
+                add_passage(self._connection, file.path, path_terms, passage, embedded, kept)
             self._connection.execute(
                 "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     file.path,
-                    SOURCE,
+                    self._source,
                     digest,
                     file.mtime_ns,
                     file.size,
@@ -198,6 +200,7 @@ class Index:
         """Forget a file."""
         with immediate(self._connection):
             self._clear(path)
+            line_maps.keep(self._connection, path, ())
             self._connection.execute("DELETE FROM files WHERE path = ?", (path,))
 
     def passage_matches(self, terms: Keywords) -> list[Matches]:
@@ -209,6 +212,14 @@ class Index:
         """For each term the chunks that have it."""
         expressions = chunk_expressions(terms)
         return self._matches("chunk_terms", _CHUNK_SCORE, expressions, self.counts().chunks)
+
+    def word_weights(self, terms: Keywords) -> dict[str, float]:
+        """How rare each word of a query is among the passages."""
+        rows = self.counts().passages
+        return {
+            word: rarity(rows, self._term_counts.of("passage_terms", expression))
+            for word, expression in word_expressions(terms).items()
+        }
 
     def passages(self, matches: Iterable[Matches]) -> dict[int, Place]:
         """Where the passages of ``matches`` stand."""
@@ -232,6 +243,21 @@ class Index:
         )
         return [StoredPassage(*row) for row in rows]
 
+    def placed(self, hits: Iterable[Hit]) -> tuple[Hit, ...]:
+        """Hits with the source of this index, and with lines of their files."""
+        return tuple(line_maps.placed(self._connection, hits, self._source))
+
+    @contextmanager
+    def within(self, paths: Set[str] | None) -> Iterator[None]:
+        """All searches inside find these files alone; ``None`` is all there are."""
+        is_part = paths is not None and not paths >= self.files().keys()
+        self._scope = json.dumps(sorted(paths)) if is_part and paths is not None else None
+        self.vectors.scope = self._scope
+        try:
+            yield
+        finally:
+            self._scope = self.vectors.scope = None
+
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """All reads inside see one state of the index, whatever other processes write."""
@@ -245,7 +271,7 @@ class Index:
     def _matches(
         self, table: str, score: str, expressions: Sequence[str], rows: int
     ) -> list[Matches]:
-        counts = [self._count(table, expression) for expression in expressions]
+        counts = [self._term_counts.of(table, expression) for expression in expressions]
         matches = [Matches(rows, count, {}) for count in counts]
         found: set[int] = set()
         # The rarest first: a word that very many rows have is looked up only in what the others found.
@@ -262,17 +288,14 @@ class Index:
             for expression, match in zip(expressions, matches, strict=True)
         ]
 
-    def _count(self, table: str, expression: str) -> int:
-        row = self._connection.execute(
-            f"SELECT count(*) FROM {table} WHERE {table} MATCH ?", (expression,)
-        ).fetchone()
-        return int(row[0])
-
     def _best(self, table: str, score: str, expression: str) -> dict[int, float]:
+        # The plus keeps SQLite from running MATCH once for each row id.
+        within = f"AND +rowid IN ({_ROWS_WITHIN[table]}) " if self._scope is not None else ""
+        scope = () if self._scope is None else (self._scope,)
         rows = self._connection.execute(
-            f"SELECT rowid, {score} AS score FROM {table} WHERE {table} MATCH ? "
+            f"SELECT rowid, {score} AS score FROM {table} WHERE {table} MATCH ? {within}"
             "ORDER BY score DESC LIMIT ?",
-            (expression, _MOST_ROWS_PER_TERM),
+            (expression, *scope, _MOST_ROWS_PER_TERM),
         )
         return dict(rows.fetchall())
 
@@ -292,10 +315,12 @@ class Index:
         return self._places_of(table, {row for match in matches for row in match.scores})
 
     def _places_of(self, table: str, ids: Iterable[int]) -> dict[int, Place]:
+        within = "" if self._scope is None else "AND path IN (SELECT value FROM json_each(?))"
+        scope = () if self._scope is None else (self._scope,)
         rows = self._connection.execute(
             f"SELECT id, path, start_line, end_line FROM {table} "
-            "WHERE id IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(ids)),),
+            f"WHERE id IN (SELECT value FROM json_each(?)) {within}",
+            (json.dumps(list(ids)), *scope),
         )
         return {row[0]: Place(*row) for row in rows}
 
@@ -321,68 +346,3 @@ class Index:
                 (path,),
             )
             self._connection.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
-
-    def _add_chunk(self, path: str, chunk: Chunk) -> None:
-        cursor = self._connection.execute(
-            "INSERT INTO chunks (path, source, start_line, end_line, hash, text, updated_at) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (path, SOURCE, chunk.start_line, chunk.end_line, chunk.hash, chunk.text, _now_ms()),
-        )
-        terms = index_terms(chunk.text)
-        self._connection.execute(
-            "INSERT INTO chunk_terms (rowid, words, pairs) VALUES (?, ?, ?)",
-            (cursor.lastrowid, _joined(terms.words), _joined(terms.pairs)),
-        )
-
-    def _add_passage(
-        self,
-        path: str,
-        path_terms: str,
-        passage: Passage,
-        embedded: str,
-        kept: Mapping[bytes, list[int]],
-    ) -> None:
-        cursor = self._connection.execute(
-            "INSERT INTO passages (path, start_line, end_line, text, embedding_text) "
-            "VALUES (?, ?, ?, ?, ?)",
-            (
-                path,
-                passage.start_line,
-                passage.end_line,
-                passage.text,
-                None if embedded == passage.text else embedded,
-            ),
-        )
-        key = text_hash(embedded) if kept else b""
-        if kept.get(key):
-            self._connection.execute(
-                "INSERT INTO vector_rows VALUES (?, ?, ?)", (kept[key].pop(), cursor.lastrowid, key)
-            )
-        own = index_terms(passage.text)
-        above = index_terms("\n".join(passage.headings))
-        self._connection.execute(
-            "INSERT INTO passage_terms "
-            "(rowid, words, headings, path, pairs, characters) VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                cursor.lastrowid,
-                _joined(own.words),
-                _joined(above.words + above.pairs),
-                path_terms,
-                _joined(own.pairs),
-                _joined(own.characters),
-            ),
-        )
-
-
-def _path_terms(path: str) -> tuple[str, ...]:
-    """The words of a path but for ``memory/`` and ``.md``: a word that every path has would weigh nothing."""
-    terms = index_terms(path.removeprefix("memory/").removesuffix(".md"))
-    return terms.words + terms.pairs
-
-
-def _joined(terms: Sequence[str]) -> str:
-    return " ".join(terms)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -42,7 +42,9 @@ def keyword_scores(
     """The score of each passage that has one: its terms, what its neighbours lend, and a share of its chunk's score."""
     terms = [weights(matches) for matches in passage_matches]
     own = _sums(terms)
-    by_line = _best_by_line(chunks, _sums([weights(matches) for matches in chunk_matches]))
+    paths = {place.path for place in passages.values()}
+    near = {number: chunk for number, chunk in chunks.items() if chunk.path in paths}
+    by_line = _best_by_line(near, _sums([weights(matches) for matches in chunk_matches]))
     scores = {place.id: own.get(place.id, 0.0) for place in passages.values()}
     for passage_id in _most_promising(passages, own):
         scores[passage_id] = _score(passages[passage_id], terms, passages)
@@ -66,11 +68,19 @@ def weights(matches: Matches) -> dict[int, float]:
     FTS5 takes the rarity of a common term as zero, so that in a small collection most words would not count at all,
     and a passage with all the words would not come before one with the rarest alone.
     """
-    absent = matches.rows - matches.matching
-    ratio = (absent + 0.5) / (matches.matching + 0.5)
+    ratio = _absence(matches.rows, matches.matching)
     fts5_rarity = max(_FTS5_LEAST_RARITY, math.log(ratio)) if ratio > 1 else _FTS5_LEAST_RARITY
-    factor = (1 + math.log1p(ratio)) / fts5_rarity
+    factor = (1 + rarity(matches.rows, matches.matching)) / fts5_rarity
     return {row: score * factor for row, score in matches.scores.items()}
+
+
+def rarity(rows: int, matching: int) -> float:
+    """How rare a term is that ``matching`` of all ``rows`` have; 0 or more."""
+    return math.log1p(_absence(rows, matching))
+
+
+def _absence(rows: int, matching: int) -> float:
+    return (rows - matching + 0.5) / (matching + 0.5)
 
 
 def _most_promising(passages: Mapping[int, Place], own: Mapping[int, float]) -> list[int]:
@@ -126,7 +136,7 @@ def _best_by_line(
 ) -> dict[tuple[str, int], float]:
     """For every line of a chunk the score of the best chunk that has it."""
     best: dict[tuple[str, int], float] = {}
-    for chunk_id in sorted(scores, key=scores.__getitem__):
+    for chunk_id in sorted(scores.keys() & chunks.keys(), key=scores.__getitem__):
         chunk = chunks[chunk_id]
         for line in range(chunk.start_line, chunk.end_line + 1):
             best[chunk.path, line] = scores[chunk_id]

@@ -10,7 +10,7 @@ from hermitcrab.memory.contract import SearchMode
 from hermitcrab_memory_core.building import Builder
 from hermitcrab_memory_core.embedding_cache import MOST_ENTRIES
 from hermitcrab_memory_core.identity import Cost, described
-from hermitcrab_memory_core.index import SOURCE, Counts, Index
+from hermitcrab_memory_core.index import Counts, Index
 from hermitcrab_memory_core.settings import Settings
 from hermitcrab_memory_core.survey import Survey
 
@@ -30,8 +30,8 @@ def keyword_details(settings: Settings, counts: Counts, problem: str | None) -> 
     """The details where there is no embedding provider; ``problem`` says why, if one was wanted."""
     details: dict[str, Any] = {
         "provider": "none",
-        "sources": [SOURCE],
-        "sourceCounts": [{"source": SOURCE, "files": counts.files, "chunks": counts.chunks}],
+        "sources": [settings.source],
+        "sourceCounts": [source_count(settings.source, counts.files, counts.chunks)],
         "extraPaths": list(settings.extra_paths),
         "fts": {"enabled": True, "available": True},
         "vector": {"enabled": False, "available": False},
@@ -40,6 +40,11 @@ def keyword_details(settings: Settings, counts: Counts, problem: str | None) -> 
     if problem is not None:
         details["vector"]["reason"] = problem
     return details
+
+
+def source_count(source: str, files: int, chunks: int) -> dict[str, Any]:
+    """How much of one source is indexed; every enabled source is told of, an empty one too (memory 2.3)."""
+    return {"source": source, "files": files, "chunks": chunks}
 
 
 def vector_details(

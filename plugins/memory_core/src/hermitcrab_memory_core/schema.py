@@ -26,6 +26,8 @@ CREATE TABLE IF NOT EXISTS files (
     mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL, read_at_ns INTEGER NOT NULL,
     chunking TEXT NOT NULL, chunks INTEGER NOT NULL, passages INTEGER NOT NULL
 );
+-- For texts that do not stand in their file as they were indexed: the line of the file for each of their lines.
+CREATE TABLE IF NOT EXISTS line_maps (path TEXT PRIMARY KEY, lines TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS chunks (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL, source TEXT NOT NULL,
     start_line INTEGER NOT NULL, end_line INTEGER NOT NULL,

@@ -12,14 +12,24 @@ if TYPE_CHECKING:
     from hermitcrab.memory.contract import MemoryContext
 
 
+#: What an index is made of: the files of memory, or the transcripts of sessions.
+MEMORY = "memory"
+SESSIONS = "sessions"
+
+
 @frozen(kw_only=True)
 class Settings:
-    """Chunk sizes in tokens; ``extra_paths`` are absolute or relative to the workspace."""
+    """Chunk sizes in tokens; ``extra_paths`` are absolute or relative to the workspace.
+
+    ``source`` is what the index is made of, ``rendering`` the version of how its texts come about; 0 is as they are.
+    """
 
     chunk_tokens: int = 400
     chunk_overlap: int = 80
     extra_paths: tuple[str, ...] = ()
     fusion: FusionSettings = field(factory=FusionSettings)
+    source: str = MEMORY
+    rendering: int = 0
 
     @classmethod
     def of(cls, context: MemoryContext) -> Settings:

@@ -17,6 +17,12 @@ def passage_expressions(terms: Keywords) -> list[str]:
     ]
 
 
+def word_expressions(terms: Keywords) -> dict[str, str]:
+    """The expression of each word alone."""
+    words = terms.words[:_MOST_TERMS]
+    return dict(zip(words, _expressions("words headings path", words), strict=True))
+
+
 def chunk_expressions(terms: Keywords) -> list[str]:
     """The same over whole chunks, which have no column for single CJK characters."""
     return [*_expressions("words", terms.words), *_expressions("pairs", terms.pairs)]

@@ -67,6 +67,8 @@ class VectorStore:
         self._connection = connection
         self._index_path = index_path
         self._mapped: tuple[str, Vectors] | None = None
+        #: Where only some files may be searched, their paths in JSON.
+        self.scope: str | None = None
         self._sweep()
 
     def generation(self) -> Generation | None:
@@ -166,6 +168,8 @@ class VectorStore:
         """The ``limit`` passages with the highest cosines, and their rows; most rows are of living passages."""
         import numpy as np
 
+        if self.scope is not None:
+            return self._best_within(cosines, limit, self.scope)
         taken = 0
         found: list[tuple[int, int]] = []
         while len(found) < limit and taken < len(cosines):
@@ -178,6 +182,14 @@ class VectorStore:
             ).fetchall()
         found.sort(key=lambda each: -cosines[each[1]])
         return found[:limit]
+
+    def _best_within(self, cosines: Vectors, limit: int, scope: str) -> list[tuple[int, int]]:
+        rows = self._connection.execute(
+            "SELECT v.passage, v.row FROM passages AS p JOIN vector_rows AS v ON v.passage = p.id "
+            "WHERE p.path IN (SELECT value FROM json_each(?))",
+            (scope,),
+        )
+        return sorted(rows, key=lambda each: -cosines[each[1]])[:limit]
 
     def compact(self) -> bool:
         """Copy the living rows into a new file, if most of the old one is dead; whether it did.

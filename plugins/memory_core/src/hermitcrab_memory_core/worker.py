@@ -77,6 +77,8 @@ class Worker:
                 self.path,
                 chunk_tokens=self._settings.chunk_tokens,
                 chunk_overlap=self._settings.chunk_overlap,
+                source=self._settings.source,
+                rendering=self._settings.rendering,
             )
         return self._index
 

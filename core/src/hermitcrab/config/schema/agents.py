@@ -19,6 +19,7 @@ from hermitcrab.config.schema.forms import (
 )
 from hermitcrab.config.schema.memory_search import MemorySearchConfig
 from hermitcrab.config.schema.pruning import ContextPruningConfig
+from hermitcrab.config.schema.startup import StartupContextConfig
 
 __all__ = [
     "AgentDefaults",
@@ -300,6 +301,10 @@ class AgentDefaults:
     )
     memory_search: MemorySearchConfig = field(
         factory=MemorySearchConfig, metadata=about("What is indexed and how it is searched.")
+    )
+    startup_context: StartupContextConfig = field(
+        factory=StartupContextConfig,
+        metadata=about("The daily notes that a new private conversation begins with."),
     )
     subagents: SubagentsConfig = field(
         factory=SubagentsConfig,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from attrs import field, frozen
 
@@ -11,6 +11,7 @@ from hermitcrab.config.keys import about
 from hermitcrab.config.rules import HttpUrl, Range
 from hermitcrab.config.schema.forms import NAME
 from hermitcrab.config.schema.memory_query import QueryConfig
+from hermitcrab.config.schema.memory_sessions import ExperimentalMemoryConfig, SessionSyncConfig
 
 __all__ = [
     "ChunkingConfig",
@@ -79,6 +80,10 @@ class EmbeddingSyncConfig:
             " `ollama`."
         ),
     )
+    sessions: SessionSyncConfig = field(
+        factory=SessionSyncConfig,
+        metadata=about("When a session transcript that grows is indexed again."),
+    )
 
 
 @frozen(kw_only=True)
@@ -128,6 +133,23 @@ class MemorySearchConfig:
     )
     sync: EmbeddingSyncConfig = field(
         factory=EmbeddingSyncConfig, metadata=about("How files get into the index.")
+    )
+    sources: tuple[Literal["memory", "sessions"], ...] = field(
+        default=("memory",),
+        metadata=about(
+            "What is indexed and searched: the Markdown files of memory, and with `experimental.sessionMemory` the"
+            " transcripts of sessions."
+        ),
+    )
+    experimental: ExperimentalMemoryConfig = field(
+        factory=ExperimentalMemoryConfig, metadata=about("What may still change.")
+    )
+    remember_across_conversations: bool = field(
+        default=False,
+        metadata=about(
+            "Whether a private session is shown what was said in the agent's other private sessions; otherwise only"
+            " its own, and those that it started."
+        ),
     )
     extra_paths: tuple[Folder, ...] = field(
         default=(), metadata=about("Files and folders to index besides the workspace's memory.")

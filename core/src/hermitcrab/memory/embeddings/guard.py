@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from hermitcrab.errors import EmbeddingError
@@ -60,6 +60,7 @@ class GuardedEmbeddings(EmbeddingProvider):
         self.model = provider.model
         self.dims = provider.dims
         self.remote = provider.remote
+        self.weighs_words = provider.weighs_words
         self._failures = 0
         self._refusal: EmbeddingError | None = None
         self._resumes_at = 0.0
@@ -71,12 +72,22 @@ class GuardedEmbeddings(EmbeddingProvider):
         return await self._ask(lambda provider: provider.embed_documents(clean), len(clean))
 
     async def embed_query(self, text: str) -> list[float]:
+        return await self._query(text, lambda provider, clean: provider.embed_query(clean))
+
+    async def embed_weighed_query(self, text: str, weights: Mapping[str, float]) -> list[float]:
+        return await self._query(
+            text, lambda provider, clean: provider.embed_weighed_query(clean, weights)
+        )
+
+    async def _query(
+        self, text: str, call: Callable[[EmbeddingProvider, str], Awaitable[Any]]
+    ) -> list[float]:
         clean = scrub_text(text)
         if not clean.strip():
             raise failure(self._where, "request", "a blank query has no vector").error
 
         async def ask(provider: EmbeddingProvider) -> list[Any]:
-            return [await provider.embed_query(clean)]
+            return [await call(provider, clean)]
 
         return (await self._ask(ask, 1))[0]
 

@@ -20,7 +20,7 @@ from hermitcrab.memory.ranking.places import Place
 # The pool is this many units for each step of the multiplier, whatever number of results is asked for.
 _POOL_STEP = 50
 # The share of vectors where words lead, and where CJK characters do; chosen on LoCoMo and zh-memory.
-_VECTOR_SHARE = 0.2
+_VECTOR_SHARE = 0.3
 _WIDE_VECTOR_SHARE = 0.65
 # What a unit gains by standing in a note of a date that the question names, as a share of the best score.
 _NAMED_DATE = 0.3
@@ -126,19 +126,7 @@ def fuse(
     query is never dropped by ``min_score``. Age multiplies by ``0.9 + 0.1 * 2 ** (-age / half_life)``: it reorders
     near-ties.
     """
-    candidates = list(units)
-    keyword, keyword_top = _scaled_keywords(candidates)
-    vector, vector_top = _scaled_vectors(candidates, vector_floor)
-    text_share, vector_share = _shares(settings, keyword_top, vector_top)
-    # Scores are relative to the best unit; how good that one is says how high they start.
-    height = text_share * keyword_top / (1 + keyword_top) + vector_share * max(0.0, vector_top)
-    fused = [
-        _fused(unit, own, near, (text_share, vector_share), settings, today, named)
-        for unit, own, near in zip(candidates, keyword, vector, strict=True)
-    ]
-    top = max((item.score for item in fused), default=0.0)
-    if top > 0:
-        fused = [evolve(item, score=item.score / top * height) for item in fused]
+    fused = _joined(list(units), settings, today, named, vector_floor)
     kept = [
         item
         for item in fused
@@ -156,6 +144,40 @@ def age_factor(day: date | None, *, today: date, half_life_days: float = 30.0) -
         return 1.0
     age = max(0, (today - day).days)
     return 0.9 + 0.1 * math.exp2(-age / max(1.0, half_life_days))
+
+
+def _joined(
+    units: Sequence[Unit],
+    settings: FusionSettings,
+    today: date,
+    named: Callable[[date], bool] | None,
+    vector_floor: float | None,
+) -> list[Fused]:
+    keyword, keyword_top = _scaled_keywords(units)
+    vector, vector_top = _scaled_vectors(units, vector_floor)
+    text_share, vector_share = _shares(settings, keyword_top, vector_top)
+    # Scores are relative to the best unit; how good that one is says how high they start.
+    height = text_share * keyword_top / (1 + keyword_top) + vector_share * max(0.0, vector_top)
+    ages = [_age(unit, settings, today) for unit in units]
+    is_named = [named is not None and unit.day is not None and named(unit.day) for unit in units]
+    scores = [
+        (text_share * own + vector_share * (near or 0.0) + _NAMED_DATE * lifts) * age
+        for own, near, lifts, age in zip(keyword, vector, is_named, ages, strict=True)
+    ]
+    top = max(scores, default=0.0)
+    return [
+        Fused(
+            place=unit.place,
+            score=score / top * height if top > 0 else score,
+            keyword=own,
+            vector=near,
+            decay=age,
+            named_date=lifts,
+        )
+        for unit, score, own, near, age, lifts in zip(
+            units, scores, keyword, vector, ages, is_named, strict=True
+        )
+    ]
 
 
 def _scaled_keywords(units: Sequence[Unit]) -> tuple[list[float], float]:
@@ -183,30 +205,10 @@ def _shares(settings: FusionSettings, keyword_top: float, vector_top: float) -> 
     return settings.shares if vector_top > 0 else (1.0, 0.0)
 
 
-def _fused(
-    unit: Unit,
-    keyword: float,
-    vector: float | None,
-    shares: tuple[float, float],
-    settings: FusionSettings,
-    today: date,
-    named: Callable[[date], bool] | None,
-) -> Fused:
-    text_share, vector_share = shares
-    score = text_share * keyword + vector_share * (vector or 0.0)
-    is_named = unit.day is not None and named is not None and named(unit.day)
-    score += _NAMED_DATE * is_named
-    age = 1.0
-    if settings.decay_enabled:
-        age = age_factor(unit.day, today=today, half_life_days=settings.half_life_days)
-    return Fused(
-        place=unit.place,
-        score=score * age,
-        keyword=keyword,
-        vector=vector,
-        decay=age,
-        named_date=is_named,
-    )
+def _age(unit: Unit, settings: FusionSettings, today: date) -> float:
+    if not settings.decay_enabled:
+        return 1.0
+    return age_factor(unit.day, today=today, half_life_days=settings.half_life_days)
 
 
 def _order(item: Fused) -> tuple[float, str, int, int]:

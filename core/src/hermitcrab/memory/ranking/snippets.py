@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import islice, pairwise
 
@@ -15,6 +16,10 @@ MAX_CHARACTERS = 700
 
 # What a snippet takes in, in this order: what follows, what is before, what comes after that.
 _STEPS = (1, -1, 2)
+# So many hits show what stands beside them. A later one shows its passage alone, and if that asks, what follows: its
+# neighbours are seldom what was looked for, and the space is worth more to another hit.
+_WITH_CONTEXT = 3
+_ASKS = re.compile(r"[?？]\W*$")
 # A passage with fewer characters says little by itself.
 _SHORT = 40
 
@@ -41,10 +46,14 @@ def chosen(
 ) -> Iterator[tuple[Fused, Hit]]:
     """Every hit behind what it was made of."""
     shown: set[int] = set()
+    number = 0
     for item in ranked:
         if item.place.id in shown:
             continue
-        part = snippet(item.place.id, around(item.place.id), shown)
+        number += 1
+        part = snippet(
+            item.place.id, around(item.place.id), shown, with_context=number <= _WITH_CONTEXT
+        )
         shown |= part.ids
         yield (
             item,
@@ -60,12 +69,19 @@ def chosen(
 
 
 def snippet(
-    passage_id: int, around: Iterable[StoredPassage], shown: Set[int] = frozenset()
+    passage_id: int,
+    around: Iterable[StoredPassage],
+    shown: Set[int] = frozenset(),
+    *,
+    with_context: bool = True,
 ) -> Snippet:
-    """The passage with neighbours that have not been ``shown``, as far as they fit and belong to it."""
+    """The passage with neighbours that have not been ``shown``, as far as they fit and belong to it.
+
+    Without context it is the passage alone, with what follows if it asks something.
+    """
     by_id = {passage.id: passage for passage in around}
     chosen = [by_id[passage_id]]
-    for step in _STEPS:
+    for step in _STEPS if with_context else _needed(chosen[0]):
         neighbour = by_id.get(passage_id + step)
         if neighbour is None or neighbour.id in shown:
             continue
@@ -78,6 +94,10 @@ def snippet(
         chosen[-1].end_line,
         frozenset(passage.id for passage in chosen),
     )
+
+
+def _needed(passage: StoredPassage) -> tuple[int, ...]:
+    return _STEPS[:1] if _ASKS.search(passage.text) else ()
 
 
 def _belong(passages: Sequence[StoredPassage]) -> bool:

@@ -58,7 +58,7 @@ def archives_in(
             f"the folder of the sessions cannot be read: {error.strerror or error}", where=folder
         ) from error
     ownership = Ownership(entries, files)
-    copied = _copied_from(files)
+    copied = copied_from(files)
     found: list[ArchivedSession] = []
     candidates = [file for file in files if _is_archived(file, ownership)]
     for number, file in enumerate(candidates, 1):
@@ -131,7 +131,7 @@ def _told_key(facts: TranscriptFacts) -> str | None:
     return facts.namings[-1].key if facts.namings else None
 
 
-def _copied_from(files: Iterable[StoredFile]) -> set[str]:
+def copied_from(files: Iterable[StoredFile]) -> set[str]:
     """The transcripts of older formats that another one is a copy of (design 7)."""
     return {
         file.parent for file in files if file.parent is not None and file.format == FORMAT_VERSION

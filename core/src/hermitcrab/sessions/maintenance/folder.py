@@ -156,7 +156,7 @@ def _stored(entry: os.DirEntry[str]) -> StoredFile | None:
     if not stat.S_ISREG(state.st_mode):
         return None
     stored = StoredFile(name=entry.name, bytes=state.st_size, modified_at=_modified(state))
-    return _with_header(stored, Path(entry.path)) if stored.parsed.kind == "transcript" else stored
+    return with_header(stored, Path(entry.path)) if stored.parsed.kind == "transcript" else stored
 
 
 def _measure(folder: Path) -> tuple[int, int]:
@@ -173,7 +173,8 @@ def _modified(state: os.stat_result) -> int:
     return state.st_mtime_ns // 1_000_000
 
 
-def _with_header(file: StoredFile, path: Path) -> StoredFile:
+def with_header(file: StoredFile, path: Path) -> StoredFile:
+    """The file with what its header says; as it is, where that cannot be read. Blocking."""
     try:
         with open_transcript(path) as opened:
             header, _ = read_header(opened, path)
