@@ -156,3 +156,16 @@ async def test_a_statement_is_noted_rather_than_looked_for_in_vain() -> None:
     assert "记下了" in (await OfflineModel().complete(chinese)).text
     question = ChatRequest(messages=[user("Which port did we choose?")])
     assert "found nothing" in (await OfflineModel().complete(question)).text
+
+
+async def test_blocks_around_the_question_are_no_part_of_it() -> None:
+    framed = f"<relevant-memories>\n[fact] Ana likes tea.\n</relevant-memories>\n\n{QUESTION}"
+    (call,) = tool_calls_of((await ask([user(framed)], SEARCH)).message)
+    assert call["arguments"] == {"query": QUESTION}
+
+
+async def test_the_footer_with_the_place_is_not_quoted_as_a_memory() -> None:
+    found = hit("- The port is 8443.\n\nSource: MEMORY.md#L3", path="MEMORY.md")
+    text = await answer(QUESTION, {**found, "citation": "MEMORY.md#L3"})
+    assert "The port is 8443" in text
+    assert "Source:" not in text

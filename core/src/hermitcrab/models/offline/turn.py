@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ MEMORY_TOOL = "memory_search"
 QUERY_CHARACTERS = 300
 _QUOTES = 5
 _QUOTE_CHARACTERS = 300
+_BLOCK = re.compile(r"^<([a-z][a-z-]*)>$.*?^</\1>$", re.DOTALL | re.MULTILINE)
 
 
 @frozen
@@ -83,7 +85,7 @@ _CHINESE = _Phrases(
 def take_turn(request: ChatRequest) -> MemoryQuery | Answer:
     """Search memory first where the tool is offered, then quote; without it, quote the conversation."""
     asked_at = _last_user_index(request.messages)
-    question = text_of(unframed(request.messages[asked_at])) if asked_at is not None else ""
+    question = _asked(request.messages[asked_at]) if asked_at is not None else ""
     since = request.messages[asked_at + 1 :] if asked_at is not None else []
     result = _last_result(since)
     if result is None and any(tool.name == MEMORY_TOOL for tool in request.tools) and question:
@@ -99,6 +101,11 @@ def _last_user_index(messages: Sequence[Message]) -> int | None:
 
 def _asks(message: Message) -> bool:
     return message["role"] == "user" and bool(text_of(message).strip())
+
+
+def _asked(message: Message) -> str:
+    """What the user says, without the blocks that plugins have put around it, such as recalled memories."""
+    return _BLOCK.sub("", text_of(unframed(message))).strip()
 
 
 def _last_result(messages: Sequence[Message]) -> Message | None:
@@ -153,7 +160,9 @@ def _memory_lines(payload: dict[str, Any]) -> list[_Line]:
     for result in results if isinstance(results, list) else []:
         if isinstance(result, dict) and result.get("path"):
             place = f"{result['path']}#L{result.get('startLine')}-L{result.get('endLine')}"
-            snippet = str(result.get("snippet") or "")
+            snippet = str(result.get("snippet") or "").removesuffix(
+                f"Source: {result.get('citation')}"
+            )
             bodies = [line for line in snippet.splitlines() if not line.lstrip().startswith("#")]
             lines += [_Line(text, place) for text in prose_lines("\n".join(bodies))]
     return lines
