@@ -139,6 +139,26 @@ async def test_a_failed_backend_is_answered_for_by_keywords_over_the_same_files(
         assert "the server is away" in status.details["fallback"]["reason"]
 
 
+async def test_a_backend_whose_plugin_does_not_load_is_answered_for(open_host, crab, home):
+    @hookimpl
+    def register_memory_backends(registry: Any) -> None:
+        raise ImportError("no module named 'lost'")
+
+    write_note(home)
+    plugin = ("brittle", crab.plugin(register_memory_backends))
+    async with open_host(config=SLOT, plugins=[plugin]) as host:
+        result = await host.memory.search("staging database")
+    assert result.hits
+    assert "no module named 'lost'" in result.reason
+
+
+async def test_a_slot_that_names_nothing_installed_is_a_mistake_and_no_failure(open_host):
+    async with open_host(config={"plugins": {"slots": {"memory": "memory-cor"}}}) as host:
+        agent = await host.agent()
+    assert agent.memory is None
+    assert "'memory-cor' is not registered" in agent.memory_failure
+
+
 async def test_a_denied_memory_core_takes_no_place(open_host, crab, home):
     config = {"plugins": {"slots": {"memory": "brittle"}, "deny": ["memory-core"]}}
     async with open_host(config=config, plugins=[brittle_plugin(crab, None)]) as host:

@@ -77,7 +77,8 @@ async def make_memory(
         return MemoryParts()
     factory = plugins.registries.memory_backends.find(slot)
     falls_back = falls_back and plugins.has_standby_memory
-    if factory is None and not falls_back:
+    # A slot that names nothing installed is a mistake in the config, and not a backend that fails.
+    if factory is None and not (falls_back and slot in plugins.records):
         return MemoryParts(failure=_why_missing(slot, plugins))
     embeddings = choose_embeddings(
         settings.memory_search, _sources(config, settings.agent_id, home, plugins, environ)
@@ -123,7 +124,9 @@ def _fallback(
 
     async def make() -> MemoryBackend:
         if factory is None:
-            raise MemoryBackendError(_why_missing(slot, plugins))
+            record = plugins.records[slot]
+            reason = None if record.status == "loaded" else record.error or record.reason
+            raise MemoryBackendError(reason or "its plugin does not register it")
         return await _made(factory, context)
 
     async def make_spare() -> MemoryBackend:
