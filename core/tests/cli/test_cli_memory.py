@@ -100,3 +100,51 @@ def test_without_a_memory_the_reason_is_an_error(cli, slot, reason):
     cli.configure(f"plugins:\n  slots:\n    memory: {slot}\n")
     for command in (["search", "x"], ["index"], ["status"], ["get", "MEMORY.md"]):
         assert reason in cli("memory", *command, code=1).stderr
+
+
+#: The fields of memory 2.3; ``fallback`` is there only while something takes another's place.
+STATUS_FIELDS = {
+    "backend",
+    "provider",
+    "model",
+    "requestedProvider",
+    "files",
+    "chunks",
+    "dirty",
+    "workspaceDir",
+    "dbPath",
+    "extraPaths",
+    "sources",
+    "sourceCounts",
+    "cache",
+    "fts",
+    "vector",
+    "batch",
+    "custom",
+}
+
+
+def test_status_has_every_field_before_and_after_the_first_sync(cli):
+    (cli.home / "workspace").mkdir(parents=True)
+    (cli.home / "workspace" / "MEMORY.md").write_text("The port is 8443.\n", encoding="utf-8")
+    before = cli.json("memory", "status")
+    cli("memory", "index")
+    after = cli.json("memory", "status")
+    for status in (before, after):
+        assert set(status) >= STATUS_FIELDS
+        assert "fallback" not in status
+        assert status["batch"] == {"enabled": False}
+        assert status["sources"] == ["memory"]
+    assert before["sourceCounts"] == [{"source": "memory", "files": 0, "chunks": 0}]
+    assert after["sourceCounts"] == [{"source": "memory", "files": 1, "chunks": after["chunks"]}]
+    assert after["workspaceDir"] == str(cli.home / "workspace")
+    assert after["fts"]["available"] is True
+    assert after["custom"]["searchMode"] in ("hybrid", "fts-only")
+
+
+def test_status_says_what_keeps_vectors_away(cli):
+    cli.configure("agents:\n  defaults:\n    memorySearch:\n      provider: none\n")
+    status = cli.json("memory", "status")
+    assert (status["requestedProvider"], status["provider"]) == ("none", "none")
+    assert status["vector"]["enabled"] is False
+    assert status["custom"]["searchMode"] == "fts-only"

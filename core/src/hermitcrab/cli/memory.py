@@ -175,9 +175,10 @@ def status_command(settings: Settings, deep: bool, agent_id: str | None, as_json
     from hermitcrab.cli.output import print_fields, print_json, warn
     from hermitcrab.cli.running import run
 
-    status, choice, probe = run(_status(settings, agent_id, deep=deep))
+    status, choice, probe, fields = run(_status(settings, agent_id, deep=deep))
     if as_json:
-        print_json(status_json(status) | {"embeddings": embeddings_json(choice, probe)})
+        embeddings = embeddings_json(choice, probe)
+        print_json(status_json(status) | fields | {"embeddings": embeddings})
         return
     print_fields(
         [
@@ -278,13 +279,23 @@ async def _get(
 
 async def _status(
     settings: Settings, agent_id: str | None, *, deep: bool
-) -> tuple[MemoryStatus, EmbeddingChoice, ProbeResult | None]:
+) -> tuple[MemoryStatus, EmbeddingChoice, ProbeResult | None, dict[str, Any]]:
     from hermitcrab.cli.memory_embeddings import probed
+    from hermitcrab.cli.memory_report import report_fields
+    from hermitcrab.memory.transcripts import effective_sources
 
     async with _agent(settings, agent_id) as (agent, memory):
         # The probe comes first: it finds out how long the vectors are.
         probe = await probed(agent.embeddings) if deep else None
-        return await memory.status(), agent.embeddings, probe
+        status = await memory.status()
+        fields = report_fields(
+            status,
+            agent.embeddings,
+            workspace=agent.workspace,
+            sources=effective_sources(agent.settings.memory_search),
+            extra_paths=agent.settings.memory_search.extra_paths,
+        )
+        return status, agent.embeddings, probe, fields
 
 
 def _print_result(result: SearchResult) -> None:
