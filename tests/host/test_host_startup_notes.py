@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from hermitcrab.errors import ConfigError
 from hermitcrab.messages import assistant, user
 from hermitcrab.messages.text import text_of
 from hermitcrab.sessions import InboundMessage
@@ -136,6 +137,42 @@ async def test_settings_say_when_there_are_notes(
         await host.send(MAIN, "When?")
     assert (NOTE in shown(model)) is has_notes
     assert (BEGIN in shown(model)) is has_notes
+
+
+@pytest.mark.parametrize(
+    ("key", "least", "most"),
+    [
+        ("dailyMemoryDays", 1, 14),
+        ("maxFileBytes", 1, 65_536),
+        ("maxFileChars", 1, 10_000),
+        ("maxTotalChars", 1, 50_000),
+    ],
+)
+async def test_settings_outside_their_range_are_refused(open_host, crab, key, least, most):
+    for value in (least, most):
+        async with open_host(crab.ScriptedModel(), config=settings(**{key: value})):
+            pass
+    for value in (least - 1, most + 1):
+        with pytest.raises(ConfigError, match=key):
+            await open_host(crab.ScriptedModel(), config=settings(**{key: value})).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("apply_on", "has_notes"), [([], True), (["reset"], True), (["new"], False)]
+)
+async def test_a_conversation_that_is_over_by_itself_counts_as_reset(
+    open_host, crab, noted, apply_on, has_notes
+):
+    noted(name="2026-03-04.md")
+    model = crab.ScriptedModel()
+    now = night()
+    config = settings(applyOn=apply_on) | {"session": {"reset": {"mode": "daily"}}}
+    async with open_host(model, config=config, clock=lambda: now) as host:
+        await host.send(MAIN, "Hello.")
+        now += timedelta(days=2)
+        await host.send(MAIN, "When?")
+    assert len(model.requests[-1].messages) == 1
+    assert (NOTE in shown(model)) is has_notes
 
 
 async def test_the_notes_keep_to_their_budget(open_host, crab, noted):
