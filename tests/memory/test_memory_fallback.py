@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from typing import Any
@@ -13,6 +14,7 @@ from hermitcrab import hookimpl
 from hermitcrab.agent.memory_fallback import COOLDOWN_S, FallbackMemory
 from hermitcrab.errors import MemoryBackendError, PathRefusedError
 from hermitcrab.memory import Hit, MemoryBackend, MemoryStatus, ReadResult, SearchResult, SyncReport
+from hermitcrab.memory.tools import run_memory_search
 
 MAIN = "agent:main:main"
 NOTE = "The staging database listens on port 6543.\n"
@@ -69,7 +71,9 @@ class Made:
         self.start_error: Exception | None = None
         self.counts = {"selected": 0, "spare": 0}
         self.clock = Clock()
-        self.memory = FallbackMemory("brittle", self._make, self._spare, monotonic=self.clock)
+        self.memory = FallbackMemory(
+            "brittle", self._make, self._spare, monotonic=self.clock, patience_s=0.2
+        )
 
     async def _make(self) -> MemoryBackend:
         self.counts["selected"] += 1
@@ -261,3 +265,31 @@ async def test_closing_closes_both_and_nothing_is_made_afterwards(made):
     assert (made.selected.closed, made.spare.closed) == (1, 1)
     with pytest.raises(MemoryBackendError, match="closed"):
         await made.memory.search("port")
+
+
+async def test_a_backend_that_hangs_is_answered_for_within_the_deadline(made):
+    """Pitfall 24, provider slow: a search that never ends is no search."""
+
+    async def hang(query: str, **options: Any) -> SearchResult:
+        await asyncio.Event().wait()
+        return SearchResult()
+
+    made.selected.search = hang
+    answer = json.loads(await run_memory_search(made.memory, {"query": "port"}, deadline_s=5))
+    assert [each["snippet"].splitlines()[0] for each in answer["results"]] == ["spare"]
+    assert answer["degraded"] is True
+    assert "did not answer in 0.2 s" in answer["reason"]
+    assert "did not answer" in made.memory.problem
+
+
+async def test_where_both_fail_both_are_named(made):
+    made.selected.error = MemoryBackendError("the server is away")
+    made.spare.error = MemoryBackendError("the disk is full")
+    with pytest.raises(MemoryBackendError, match=r"server is away.*disk is full"):
+        await made.memory.search("port")
+
+
+async def test_the_model_is_told_of_memory_though_its_backend_did_not_start(made):
+    made.start_error = OSError("no such host")
+    await made.memory.start()
+    assert "memory_search" in made.memory.prompt_section(["memory_search"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,17 @@ def test_a_directory_named_like_a_note_is_an_error(workspace: Path):
     (workspace / "memory" / "a.md").mkdir()
     with pytest.raises(ToolError, match="not a file"):
         read_memory(workspace, "memory/a.md")
+
+
+@pytest.mark.parametrize("kept", ["NFC", "NFD"])
+def test_a_name_that_differs_only_in_unicode_form_from_one_that_is_there_is_refused(tmp_path, kept):
+    other = {"NFC": "NFD", "NFD": "NFC"}[kept]
+    name = "memory/café/naïve.md"
+    there = tmp_path / unicodedata.normalize(kept, name)
+    there.parent.mkdir(parents=True)
+    there.write_text("x", encoding="utf-8")
+    assert safe_path(tmp_path, unicodedata.normalize(kept, name)) == there.resolve()
+    for look_alike in (name, "memory/café/other.md"):
+        with pytest.raises(PathRefusedError, match="Unicode form"):
+            safe_path(tmp_path, unicodedata.normalize(other, look_alike))
+    assert safe_path(tmp_path, "memory/neu-ü.md").name == "neu-ü.md"

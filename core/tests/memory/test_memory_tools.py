@@ -84,6 +84,7 @@ async def test_a_search_returns_hits_and_how_they_came_about():
             "query": "port",
             "max_results": 3,
             "min_score": 0.2,
+            "sources": None,
             "session_key": "agent:main:telegram:group:1",
         }
     ]
@@ -288,3 +289,22 @@ async def test_storing_and_forgetting_are_optional():
     assert backend.prompt_section(["memory_search"]) is None
     assert (await backend.probe()).ok
     await backend.close()
+
+
+@pytest.mark.parametrize(
+    ("corpus", "sources"),
+    [("memory", ("memory",)), ("sessions", ("sessions",)), ("all", None), (None, None)],
+)
+async def test_a_corpus_narrows_the_search(corpus, sources):
+    backend = FakeBackend(SearchResult())
+    await search(backend, {"query": "port", "corpus": corpus})
+    assert backend.calls[-1]["sources"] == sources
+
+
+@pytest.mark.parametrize("corpus", ["wiki", "everything", "", 7, ["memory"]])
+async def test_an_unknown_corpus_is_an_error_and_does_not_widen_the_search(corpus):
+    backend = FakeBackend()
+    answer = await search(backend, {"query": "port", "corpus": corpus})
+    assert answer["results"] == []
+    assert "corpus" in answer["error"]
+    assert backend.calls == []

@@ -238,8 +238,8 @@ async def test_whatever_a_backend_returns_only_what_may_be_seen_gets_through(thr
     result = await guarded.search("word", session_key=MAIN)
     assert snippets(result) == ["note", "mine"]
     assert (result.filtered, result.hidden_sessions) == (4, 2)
-    assert "4 session hits left out" in caplog.text
-    assert snippets(await guarded.search("word", session_key=GROUP)) == ["note", "group"]
+    assert "4 hits left out" in caplog.text
+    assert snippets(await guarded.search("word", session_key=GROUP)) == ["group"]
     assert snippets(await guarded.search("word")) == ["note"]
 
 
@@ -293,7 +293,9 @@ async def test_no_other_file_of_the_folder_can_be_read(three, path):
 
 async def test_memory_files_are_read_by_the_backend(three):
     guarded = GuardedMemory(Leaky(), three.source())
-    assert (await guarded.read_for(GROUP, "MEMORY.md")).text == "from the backend"
+    for key in (None, MAIN):
+        assert (await guarded.read_for(key, "MEMORY.md")).text == "from the backend"
+    assert (await guarded.read_for(GROUP, "memory/topic.md")).text == "from the backend"
     with pytest.raises(PathRefusedError, match="no part"):
         await GuardedMemory(Leaky()).read_for(MAIN, "sessions/mine.jsonl")
 
@@ -307,3 +309,18 @@ async def test_what_a_backend_offers_beside_the_contract_can_be_reached():
     assert guarded.long_term is store
     with pytest.raises(AttributeError, match="drawers"):
         guarded.drawers  # noqa: B018
+
+
+@pytest.mark.parametrize("key", [GROUP, "agent:main:telegram:channel:5", "agent:main:subagent:7"])
+async def test_the_curated_memory_is_shown_to_private_sessions_alone(three, key):
+    """#108881, #109009: what stands in MEMORY.md reached groups."""
+    guarded = GuardedMemory(Leaky(), three.source())
+    result = await guarded.search("note", session_key=key)
+    assert "MEMORY.md" not in [hit.path for hit in result.hits]
+    assert result.filtered > 0
+    for path in ("MEMORY.md", " ./MEMORY.md", "memory.md"):
+        with pytest.raises(PathRefusedError, match="private sessions alone"):
+            await guarded.read_for(key, path)
+    for owner in (None, MAIN):
+        found = await guarded.search("note", session_key=owner)
+        assert "MEMORY.md" in [hit.path for hit in found.hits]

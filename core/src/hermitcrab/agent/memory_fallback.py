@@ -22,6 +22,7 @@ from hermitcrab.memory.contract import (
     SyncReport,
 )
 from hermitcrab.memory.longterm.contract import LongTermStore
+from hermitcrab.memory.tools import prompt_section
 
 logger = logging.getLogger("hermitcrab.agent")
 
@@ -29,6 +30,9 @@ T = TypeVar("T")
 
 #: How long a backend that failed is left alone before it is asked again, in seconds.
 COOLDOWN_S = 60.0
+
+#: How long a search or a read may take before the one in its place is asked, in seconds: less than the tools wait.
+PATIENCE_S = 11.0
 
 MakeBackend = Callable[[], Awaitable[MemoryBackend]]
 
@@ -43,6 +47,7 @@ class FallbackMemory(MemoryBackend):
     :param make: makes the selected backend.
     :param make_spare: makes the one that takes its place, when that is needed.
     :param monotonic: seconds of a clock that never goes back.
+    :param patience_s: how long it may take to search or to read, in seconds.
     """
 
     def __init__(
@@ -52,12 +57,14 @@ class FallbackMemory(MemoryBackend):
         make_spare: MakeBackend,
         *,
         monotonic: Callable[[], float] = time.monotonic,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.problem: str | None = None
         self._name = name
         self._make = make
         self._make_spare = make_spare
         self._monotonic = monotonic
+        self._patience_s = patience_s
         self._selected: MemoryBackend | None = None
         self._spare: MemoryBackend | None = None
         self._retry_at = 0.0
@@ -102,7 +109,7 @@ class FallbackMemory(MemoryBackend):
                 session_key=session_key,
             )
 
-        result, problem = await self._answer(ask)
+        result, problem = await self._answer(ask, self._patience_s)
         if problem is None:
             return result
         reason = problem if result.reason is None else f"{problem}. {result.reason}"
@@ -110,7 +117,9 @@ class FallbackMemory(MemoryBackend):
 
     async def read(self, path: str, *, start: int = 1, lines: int | None = None) -> ReadResult:
         """Lines of a memory file, from whichever backend works."""
-        result, _ = await self._answer(lambda each: each.read(path, start=start, lines=lines))
+        result, _ = await self._answer(
+            lambda each: each.read(path, start=start, lines=lines), self._patience_s
+        )
         return result
 
     async def sync(
@@ -165,7 +174,7 @@ class FallbackMemory(MemoryBackend):
     def prompt_section(self, tools: Sequence[str]) -> str | None:
         """As the selected backend does, or the one in its place."""
         backend = self._selected or self._spare
-        return None if backend is None else backend.prompt_section(tools)
+        return prompt_section(tools) if backend is None else backend.prompt_section(tools)
 
     async def close(self) -> None:
         """Close whatever was made; may be called more than once."""
@@ -178,12 +187,18 @@ class FallbackMemory(MemoryBackend):
             if self._spare is not None:
                 await self._spare.close()
 
-    async def _answer(self, ask: Callable[[MemoryBackend], Awaitable[T]]) -> tuple[T, str | None]:
-        """What the selected backend says, else the spare one, and then why it was not the selected one."""
+    async def _answer(
+        self, ask: Callable[[MemoryBackend], Awaitable[T]], patience_s: float | None = None
+    ) -> tuple[T, str | None]:
+        """What the selected backend says, else the spare one, and then why it was not the selected one.
+
+        :param patience_s: how long the selected one may take, in seconds; it has all the time without.
+        """
         self._check_open()
         if self.problem is None or self._monotonic() >= self._retry_at:
             try:
-                answer = await ask(await self._working())
+                async with asyncio.timeout(patience_s):
+                    answer = await ask(await self._working())
             except ToolError:  # the caller asked for what it may not have: no backend would answer
                 raise
             except Exception as error:  # noqa: BLE001 - logged with its cause
@@ -192,7 +207,16 @@ class FallbackMemory(MemoryBackend):
                 self._recover()
                 return answer, None
         problem = self.problem
-        return await ask(await self._spare_backend()), problem
+        try:
+            return await ask(await self._spare_backend()), problem
+        except ToolError:
+            raise
+        except Exception as error:
+            raise MemoryBackendError(
+                f"{problem}; and the keyword index in its place failed: {error}",
+                where=self._name,
+                hint="See `hermitcrab memory status`",
+            ) from error
 
     async def _working(self) -> MemoryBackend:
         async with self._making:
@@ -226,7 +250,10 @@ class FallbackMemory(MemoryBackend):
 
     def _note(self, error: Exception) -> None:
         verb = "failed to start" if self._selected is None else "failed"
-        self.problem = f"memory backend '{self._name}' {verb}: {error}"
+        if isinstance(error, TimeoutError) and not str(error):
+            self.problem = f"memory backend '{self._name}' did not answer in {self._patience_s:g} s"
+        else:
+            self.problem = f"memory backend '{self._name}' {verb}: {error}"
         self._retry_at = self._monotonic() + COOLDOWN_S
         logger.warning("%s", self.problem, exc_info=error, extra={"plugin_id": self._name})
 

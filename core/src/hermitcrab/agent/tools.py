@@ -21,6 +21,7 @@ from hermitcrab.memory.tools import (
     run_memory_get,
     run_memory_search,
 )
+from hermitcrab.memory.transcripts.guard import ASK_ELSEWHERE, ONLY_PRIVATE, may_read
 from hermitcrab.messages.text import scrub_text
 from hermitcrab.models.contract import ToolSchema
 
@@ -110,6 +111,9 @@ async def _run_read(arguments: Mapping[str, Any], context: ToolContext) -> str:
 
     def read() -> str:
         path = safe_path(context.workspace, name)
+        inside = path.relative_to(context.workspace.resolve()).as_posix()
+        if not may_read(context.session_key, inside):
+            raise ToolError(ONLY_PRIVATE, where=name, hint=ASK_ELSEWHERE)
         if not path.is_file():
             raise ToolError("there is no such file", where=name)
         result = read_lines(path, path=name, start=start, lines=lines)

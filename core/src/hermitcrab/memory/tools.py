@@ -30,6 +30,11 @@ DEADLINE_S = 15.0
 COOLDOWN_S = 60.0
 
 _MOST_RESULTS = 50
+_CORPORA: Mapping[str, tuple[str, ...] | None] = {
+    "all": None,
+    "memory": ("memory",),
+    "sessions": ("sessions",),
+}
 _log = logging.getLogger("hermitcrab.memory")
 
 MEMORY_SEARCH = ToolSchema(
@@ -41,6 +46,7 @@ MEMORY_SEARCH = ToolSchema(
             "query": {"type": "string"},
             "maxResults": {"type": "integer", "minimum": 1, "maximum": _MOST_RESULTS},
             "minScore": {"type": "number", "minimum": 0, "maximum": 1},
+            "corpus": {"type": "string", "enum": ["memory", "sessions", "all"]},
         },
         "required": ["query"],
     },
@@ -100,12 +106,17 @@ async def run_memory_search(
         query = required_text(arguments, "query")
         limit = min(whole_number(arguments, "maxResults") or max_results, _MOST_RESULTS)
         min_score = _score(arguments)
+        sources = _sources(arguments)
     except ToolError as error:
         return _dump({"results": [], "error": str(error)})
     try:
         async with asyncio.timeout(deadline_s):
             result = await backend.search(
-                query, max_results=limit, min_score=min_score, session_key=session_key
+                query,
+                max_results=limit,
+                min_score=min_score,
+                sources=sources,
+                session_key=session_key,
             )
     except Exception as error:  # noqa: BLE001 - the model gets every failure as a payload
         message = _message(error, deadline_s)
@@ -242,6 +253,17 @@ def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
     if number < 1 or number != int(number):
         raise ToolError(f"{name!r} must be a whole number of at least 1")
     return int(number)
+
+
+def _sources(arguments: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Where to search; an unknown corpus is an error, because it must not widen a search (memory 6.1)."""
+    corpus = arguments.get("corpus")
+    if corpus is None:
+        return None
+    if not isinstance(corpus, str) or corpus not in _CORPORA:
+        known = ", ".join(sorted(_CORPORA))
+        raise ToolError(f"'corpus' must be one of {known}; there is no {corpus!r} here")
+    return _CORPORA[corpus]
 
 
 def _score(arguments: Mapping[str, Any]) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,13 +21,40 @@ def safe_path(workspace: Path, relative: str) -> Path:
 
     The workspace itself may be a symbolic link; containment is decided by path components.
 
-    :raises PathRefusedError: the path is empty, absolute, has ``..``, ``~``, a NUL or a drive, or leads outside.
+    :raises PathRefusedError: the path is empty, absolute, has ``..``, ``~``, a NUL or a drive, leads outside, or
+        differs from a name that is there only in its Unicode form.
     """
     _refuse_unless(_is_plain(relative), relative, "must be relative to the workspace, without '..'")
     root = _resolved(workspace, relative)
     target = _resolved(root / relative, relative)
     _refuse_unless(target.is_relative_to(root), relative, "leads outside the workspace")
+    twin = _twin(root, target)
+    _refuse_unless(
+        twin is None, relative, f"differs only in Unicode form from {twin!r}, which is there"
+    )
     return target
+
+
+def _twin(root: Path, target: Path) -> str | None:
+    """The name of an entry that looks like a part of ``target`` that is not there, such as é in two characters.
+
+    Two files whose names look the same would be one memory for a person and two for the program.
+    """
+    folder = root
+    for part in target.relative_to(root).parts:
+        inner = folder / part
+        if os.path.lexists(inner):
+            folder = inner
+            continue
+        if part.isascii():
+            return None
+        wanted = unicodedata.normalize("NFC", part)
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return None
+        return next((name for name in names if unicodedata.normalize("NFC", name) == wanted), None)
+    return None
 
 
 def memory_path(workspace: Path, path: str, extra_paths: Iterable[str | Path] = ()) -> Path:

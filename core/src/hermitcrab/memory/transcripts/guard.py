@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -23,18 +24,26 @@ from hermitcrab.memory.contract import (
 )
 from hermitcrab.memory.longterm.contract import LongTermStore
 from hermitcrab.memory.transcripts.source import Seen, TranscriptSource, is_transcript_path
+from hermitcrab.sessions.keys import is_private
 
 logger = logging.getLogger("hermitcrab.memory")
 
 T = TypeVar("T")
 
+#: What groups, channels, subagents and cron jobs are never shown.
+PRIVATE_FILES = frozenset({"MEMORY.md", "memory.md"})
+ONLY_PRIVATE = "the file is for private sessions alone"
+ASK_ELSEWHERE = "Ask in a private conversation"
+
 
 class GuardedMemory(MemoryBackend):
-    """A backend, less the session hits that the one who asks may not see.
+    """A backend, less what the one who asks may not see.
 
-    Memory hits always pass. A session hit passes only if the caller has a session key, the hit's transcript belongs to
-    known sessions of the agent, and the caller may see one of them; where that cannot be found out, none passes. How
-    many were left out is in the result and in the log (#53550).
+    ``MEMORY.md`` is for private sessions alone, in the prompt as through the tools (memory 1.3); who asks without a
+    session, such as the command line, is the owner. Other memory hits always pass. A session hit passes only if the
+    caller has a session key, the hit's transcript belongs to known sessions of the agent, and the caller may see one
+    of them; where that cannot be found out, none passes. How many were left out is in the result and in the log
+    (#53550).
     """
 
     def __init__(self, backend: MemoryBackend, transcripts: TranscriptSource | None = None) -> None:
@@ -71,10 +80,11 @@ class GuardedMemory(MemoryBackend):
         )
         seen = await self._seen(session_key)
         hits = _allowed(result.hits, seen, lambda hit: hit)
+        hits = tuple(hit for hit in hits if may_read(session_key, hit.path))
         filtered = len(result.hits) - len(hits)
         if filtered or seen.hidden:
             logger.info(
-                "%d session hits left out, %d transcripts are hidden from the one who asks",
+                "%d hits left out, %d transcripts are hidden from the one who asks",
                 filtered,
                 seen.hidden,
                 extra={"session_key": session_key},
@@ -104,6 +114,8 @@ class GuardedMemory(MemoryBackend):
 
         :raises PathRefusedError: the path is not one of memory, or not one that this session may see.
         """
+        if not may_read(session_key, path):
+            raise PathRefusedError(ONLY_PRIVATE, where=path.strip(), hint=ASK_ELSEWHERE)
         if not is_transcript_path(path.strip()):
             return await self.backend.read(path, start=start, lines=lines)
         if self.transcripts is None:
@@ -154,6 +166,12 @@ class GuardedMemory(MemoryBackend):
         except (HermitcrabError, OSError) as error:
             logger.warning("no session hit is shown: whose they are cannot be read: %s", error)
             return Seen()
+
+
+def may_read(session_key: str | None, path: str) -> bool:
+    """Whether a session may be shown a file of the workspace, by its path relative to it."""
+    name = posixpath.normpath(path.strip())
+    return session_key is None or name not in PRIVATE_FILES or is_private(session_key)
 
 
 def _allowed(items: Iterable[T], seen: Seen, hit_of: Callable[[T], Hit]) -> tuple[T, ...]:
