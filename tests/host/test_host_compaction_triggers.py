@@ -360,9 +360,9 @@ class TestAfterEffects:
             assert (await host.send(MAIN, "Go on.")).text == "ok"
 
     async def _until(self, seen):
-        """Wait for the sync that the filling has begun."""
+        """Wait for the syncs that opening and filling have begun."""
         for _ in range(1_000):
-            if seen:
+            if {"session-start", "turn"} <= set(seen):
                 return
             await asyncio.sleep(0.01)
 

@@ -125,8 +125,8 @@ async def test_assistant_and_tool_text_is_never_captured(capture, store):
 
 async def test_only_what_an_external_user_said_is_captured(capture, store, ctx):
     """C81: neither another session nor the host itself is the user."""
-    for kind in ("inter_session", "internal_system", "something_new"):
-        message = user("Remember that the launch code is 0000.")
+    for code, kind in enumerate(("inter_session", "internal_system", "something_new")):
+        message = user(f"Remember that the launch code is {code}000.")
         message["provenance"] = {"kind": kind}
         await capture(message)
     overheard = user("I like walnuts very much.")

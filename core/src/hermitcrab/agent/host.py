@@ -375,6 +375,7 @@ class Host:
         await self._reception.end_turns()
         await self._subagents.close()
         await self._housekeeping.close()
+        await self._opener.stop_triggers()
         await self._sync.close()
         self._opener.end_all("shutdown")
         await services.hooks.close()

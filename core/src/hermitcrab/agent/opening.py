@@ -14,6 +14,7 @@ from hermitcrab.agent.agent import Agent, workspace_of
 from hermitcrab.agent.clock import zone_of
 from hermitcrab.agent.housekeeping import tell_deleted
 from hermitcrab.agent.memory_sync import MemorySync
+from hermitcrab.agent.memory_triggers import MemoryTriggers
 from hermitcrab.agent.parts import SessionParts
 from hermitcrab.agent.services import Services
 from hermitcrab.agent.session import SessionContext
@@ -49,6 +50,7 @@ class SessionOpener:
     def __init__(self, services: Services, sync: MemorySync) -> None:
         self._services = services
         self._sync = sync
+        self._triggers = MemoryTriggers(sync)
         self._open: dict[str, SessionContext] = {}
         self._lock = asyncio.Lock()
         self._told: set[str] = set()
@@ -175,6 +177,10 @@ class SessionOpener:
             self._told.add(context.log.session_id)
             tell_over(self._services, context, reason)
 
+    async def stop_triggers(self) -> None:
+        """Look after the files of memory no more."""
+        await self._triggers.close()
+
     async def close(self) -> None:
         """Release all engines."""
         for context in self._open.values():
@@ -216,6 +222,7 @@ class SessionOpener:
         context = SessionContext(log, engine, parts, self._hook_context(agent, log))
         if log.items():
             await context.engine_calls.begin()
+        self._triggers.session_opened(agent, log.key)
         return context
 
     def _provider(self, agent: Agent) -> ChosenProvider | None:

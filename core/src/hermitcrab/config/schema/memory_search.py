@@ -71,8 +71,31 @@ class RemoteEmbeddingsConfig:
 
 @frozen(kw_only=True)
 class EmbeddingSyncConfig:
-    """How files get into the index."""
+    """How files get into the index (memory 3.10, 3.11)."""
 
+    on_session_start: bool = field(
+        default=True,
+        metadata=about(
+            "Whether the index is brought up to date, in the background, when a session is opened."
+        ),
+    )
+    watch: bool = field(
+        default=True,
+        metadata=about(
+            "Whether changed files are indexed at once, by a host that stays open; needs `hermitcrab[watch]`. Without"
+            " it, the next search looks for them."
+        ),
+    )
+    watch_debounce_ms: Annotated[int, Range(minimum=10, maximum=600_000)] = field(
+        default=1500,
+        metadata=about("How long files must stand still before they are indexed, in milliseconds."),
+    )
+    interval_minutes: Annotated[float, Range(minimum=0)] = field(
+        default=0,
+        metadata=about(
+            "How often the index is brought up to date besides, in minutes; 0 is never."
+        ),
+    )
     embedding_batch_timeout_seconds: Timeout | None = field(
         default=None,
         metadata=about(
