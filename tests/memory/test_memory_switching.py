@@ -34,6 +34,7 @@ from hermitcrab.models import OfflineModel
 async def main(home):
     async with Host.open(home=home, model=OfflineModel()) as host:
         await host.send("agent:main:main", "On which port does the staging database listen?")
+        await host.memory.sync("test")
         found = await host.memory.search("staging database")
     heavy = ("hermitcrab_memory_", "lancedb", "chromadb")
     loaded = sorted({name.partition(".")[0] for name in sys.modules if name.startswith(heavy)})
@@ -179,7 +180,8 @@ def test_a_plugin_that_is_not_selected_is_not_imported(home, slot):
 def test_no_memory_at_all_imports_none_of_them(home):
     write_note(home, "- tea\n")
     (home / "config.yaml").write_text("plugins: {slots: {memory: none}}\n")
-    code = DRIVER.replace('found = await host.memory.search("staging database")', "")
+    code = DRIVER.replace('await host.memory.sync("test")', "")
+    code = code.replace('found = await host.memory.search("staging database")', "")
     code = code.replace("[hit.snippet for hit in found.hits]", "[]")
     done = subprocess.run(
         [sys.executable, "-c", code, str(home)],

@@ -32,7 +32,7 @@ T = TypeVar("T")
 COOLDOWN_S = 60.0
 
 #: How long a search or a read may take before the one in its place is asked, in seconds: less than the tools wait.
-PATIENCE_S = 11.0
+PATIENCE_S = 13.0
 
 MakeBackend = Callable[[], Awaitable[MemoryBackend]]
 
