@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         SyncReport,
     )
     from hermitcrab.memory.embeddings.contract import EmbeddingContext
+    from hermitcrab.memory.imports import importing
     from hermitcrab.memory.tools import prompt_section
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "SearchResult",
     "SyncReport",
     "files",
+    "importing",
     "longterm",
     "prompt_section",
     "ranking",
@@ -48,6 +50,7 @@ _HOMES = dict.fromkeys(__all__, "hermitcrab.memory.contract") | {
     "EmbeddingContext": "hermitcrab.memory.embeddings.contract",
     "files": "hermitcrab.memory.files",
     "longterm": "hermitcrab.memory.longterm",
+    "importing": "hermitcrab.memory.imports",
     "prompt_section": "hermitcrab.memory.tools",
     "ranking": "hermitcrab.memory.ranking",
     "transcripts": "hermitcrab.memory.transcripts",

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from hermitcrab.memory import importing
 from hermitcrab_embeddings_local.models import ENCODER_DIMS
 from hermitcrab_embeddings_local.weighing import piece_weights
 from hermitcrab_embeddings_local.weights import SENTENCE_ENCODER, WORDLLAMA, WeightsPackage
@@ -138,7 +139,8 @@ def _load(package: WeightsPackage, read: Callable[..., Loaded]) -> Loaded:
     """What ``read`` makes of a package's files; every way in which a damaged file shows itself is one error."""
     paths = package.locate()
     try:
-        return read(*paths)
+        with importing():
+            return read(*paths)
     except Exception as error:
         raise package.unreadable(error) from error
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermitcrab.memory import EmbeddingProvider
+from hermitcrab.memory import EmbeddingProvider, importing
 from hermitcrab_embeddings_local.encoders import Encoder, SentenceEncoder, StaticVectors, shared
 from hermitcrab_embeddings_local.models import ENCODER_DIMS, Model, model_named
 from hermitcrab_embeddings_local.weights import SENTENCE_ENCODER, WORDLLAMA
@@ -73,7 +73,8 @@ class LocalEmbeddings(EmbeddingProvider):
     def _embed(
         self, texts: Sequence[str], weights: Mapping[str, float] | None = None
     ) -> list[list[float]]:
-        import numpy as np
+        with importing():
+            import numpy as np
 
         prepared = [prepare(text) for text in texts]
         shares = np.array([self._model.share(text) for text in prepared], dtype=np.float32)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hermitcrab.errors import HermitcrabError, MemoryBackendError
+from hermitcrab.memory import importing
 from hermitcrab_memory_chroma.connection import CollectionSpec, Connection, ConnectionStatus
 from hermitcrab_memory_chroma.failures import refused
 from hermitcrab_memory_chroma.folders import Folder, borrow, give_back
@@ -110,7 +111,8 @@ def _guarded(work: Callable[[Folder], T], folder: Folder) -> T:
 def _called(
     folder: Folder, spec: CollectionSpec, verb: str, create: bool, arguments: Mapping[str, Any]
 ) -> Any:
-    from chromadb.errors import NotFoundError
+    with importing():
+        from chromadb.errors import NotFoundError
 
     try:
         collection = _collection(folder, spec, create)
@@ -122,7 +124,8 @@ def _called(
 
 
 def _collection(folder: Folder, spec: CollectionSpec, create: bool) -> Any:
-    from chromadb.errors import NotFoundError
+    with importing():
+        from chromadb.errors import NotFoundError
 
     api = folder.api()
     if spec.name not in folder.collections:

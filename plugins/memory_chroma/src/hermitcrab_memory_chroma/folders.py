@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermitcrab.memory import importing
 from hermitcrab_memory_chroma.failures import FolderInUseError, damaged
 
 if TYPE_CHECKING:
@@ -60,9 +61,10 @@ class Folder:
         return self._api
 
     def _made(self) -> FolderApi:
-        from hermitcrab_memory_chroma.folder_api import FolderApi
+        with importing():
+            from hermitcrab_memory_chroma.folder_api import FolderApi
 
-        return FolderApi(self.path)
+            return FolderApi(self.path)
 
     def close(self) -> None:
         """Close the files and let other processes in."""

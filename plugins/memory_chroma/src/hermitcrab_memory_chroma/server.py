@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermitcrab.errors import MemoryBackendError
+from hermitcrab.memory import importing
 from hermitcrab_memory_chroma.connection import (
     DEFAULT_BATCH,
     CollectionSpec,
@@ -63,7 +64,8 @@ class ServerConnection(Connection):
         self, spec: CollectionSpec, verb: str, *, create: bool = True, **arguments: Any
     ) -> Any:
         async def call(api: ServerApi) -> Any:
-            from chromadb.errors import NotFoundError
+            with importing():
+                from chromadb.errors import NotFoundError
 
             try:
                 collection = await self._collection(api, spec, create)
@@ -92,7 +94,8 @@ class ServerConnection(Connection):
 
     async def drop(self, name: str) -> bool:
         async def drop(api: ServerApi) -> bool:
-            from chromadb.errors import NotFoundError
+            with importing():
+                from chromadb.errors import NotFoundError
 
             self._collections.pop(name, None)
             try:
@@ -179,20 +182,22 @@ class ServerConnection(Connection):
 
     def _made(self) -> ServerApi:
         # Importing chromadb takes most of a second.
-        from hermitcrab_memory_chroma.server_api import server_api
-
         config = self._config
-        return server_api(
-            host=config.host or DEFAULT_HOST,
-            port=config.port or DEFAULT_PORT,
-            ssl=config.ssl,
-            headers=dict(config.headers),
-            connect_timeout_s=config.connect_timeout_seconds,
-            timeout_s=config.timeout_seconds,
-        )
+        with importing():
+            from hermitcrab_memory_chroma.server_api import server_api
+
+            return server_api(
+                host=config.host or DEFAULT_HOST,
+                port=config.port or DEFAULT_PORT,
+                ssl=config.ssl,
+                headers=dict(config.headers),
+                connect_timeout_s=config.connect_timeout_seconds,
+                timeout_s=config.timeout_seconds,
+            )
 
     async def _collection(self, api: ServerApi, spec: CollectionSpec, create: bool) -> Any:
-        from chromadb.errors import NotFoundError
+        with importing():
+            from chromadb.errors import NotFoundError
 
         if spec.name in self._collections:
             return self._collections[spec.name]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermitcrab.errors import MemoryBackendError
+from hermitcrab.memory import importing
 from hermitcrab_memory_core.index import Index
 from hermitcrab_memory_core.schema import OutdatedIndexError, is_damaged
 from hermitcrab_memory_core.settings import Settings
@@ -73,6 +74,8 @@ class Worker:
 
     def _opened(self) -> Index:
         if self._index is None:
+            with importing():
+                import numpy  # noqa: F401 - the index uses it in this thread
             self._index = Index(
                 self.path,
                 chunk_tokens=self._settings.chunk_tokens,

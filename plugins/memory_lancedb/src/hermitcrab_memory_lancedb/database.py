@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from hermitcrab.errors import MemoryBackendError
+from hermitcrab.memory import importing
 from hermitcrab_memory_lancedb.locking import alone
 from hermitcrab_memory_lancedb.lookups import ensure_index
 
@@ -140,7 +141,8 @@ class Database:
 def _imported():  # type: ignore[no-untyped-def] # the module, which takes over a second to import
     # Its engine writes to the error output, such as that a write was tried again; failures come as exceptions.
     os.environ.setdefault("LANCEDB_LOG", "error")
-    import lancedb
+    with importing():
+        import lancedb
 
     return lancedb
 
