@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from attrs import frozen
@@ -124,9 +123,7 @@ async def _first(
     )
     async for _ in watching:
         return
-    # Stopped from outside: whoever did that does not wait for a change.
-    with suppress(asyncio.CancelledError):
-        await asyncio.Event().wait()
+    await asyncio.Event().wait()  # stopped from outside, and about to be cancelled
 
 
 def _is_large(folder: Path) -> bool:
